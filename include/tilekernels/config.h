@@ -1,0 +1,52 @@
+// Settings of the process. Thread-safe; an op reads each of them once per call.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilekernels/device.h"
+#include "tilekernels/tensor.h"
+
+namespace tilekernels {
+
+/// Forces every call onto one backend; empty takes the tensors' device again.
+/// Starts from TILEKERNELS_BACKEND. Forcing a backend never changes a layout or a result.
+void set_backend(std::optional<Backend> backend);
+std::optional<Backend> get_backend();
+
+/// Threads of the cpu backend; 0 (the start value, or TILEKERNELS_NUM_THREADS) takes every core
+/// that this process may run on.
+/// Errors: std::invalid_argument when negative or above 1024.
+void set_num_threads(int num_threads);
+/// The number in force: at least 1.
+int get_num_threads();
+
+/// The SIMD targets of the cpu backend that this machine can run, best first ("AVX3", "AVX2").
+/// Empty on a machine without any: the reference then serves the cpu backend.
+std::vector<std::string> cpu_targets();
+/// Forces one target of `cpu_targets()`; an empty name takes the best again. For tests and
+/// measurements: not to be changed while calls are running. Starts from TILEKERNELS_CPU_TARGET.
+/// Errors: std::invalid_argument for a name that is not in `cpu_targets()`.
+void set_cpu_target(std::string_view target);
+/// The target that the next call runs; empty when there is none.
+std::string get_cpu_target();
+
+/// Whether faults in the data are reported (`DataError`). On unless TILEKERNELS_CHECK_DATA=0.
+void set_check_data(bool enabled);
+bool get_check_data();
+
+/// The smallest amax from which a scaling factor is computed, by format of the data (`kE4M3` or
+/// `kE2M1x2`) and whether the scales are e4m3. Defaults: 1e-4 and 448·2^-9 for e4m3, 6·2^-126 and
+/// 6·2^-9 for e2m1.
+/// Errors: std::invalid_argument for another format, and for a value that is not finite or lies
+/// below Q·2^-126 (with e4m3 scales Q·2^-9), Q being the format's largest number: the scaling
+/// factor would not be a normal number.
+void set_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf, float value);
+float get_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf);
+
+/// Restores every setting of this header to its start value.
+void reset_runtime_config();
+
+}  // namespace tilekernels

@@ -1,0 +1,138 @@
+// Tensors: a small value type over somebody's memory, and one that owns its memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tilekernels/device.h"
+
+namespace tilekernels {
+
+/// Element types. `kE2M1x2` holds two FP4 codes a byte, the even element in the low nibble; its
+/// shapes and strides count bytes.
+enum class DType : int32_t {
+  kF32,
+  kF16,
+  kBF16,
+  kE4M3,
+  kE5M2,
+  kE8M0,
+  kE2M1x2,
+  kI8,
+  kI16,
+  kI32,
+  kI64,
+  kU8,
+  kU32,
+  kBool,
+};
+inline constexpr int kNumDTypes = 14;
+
+/// Bytes of one element (of one byte pair for `kE2M1x2`).
+int64_t size_bytes(DType dtype);
+
+/// The field's short name: "f32", "bf16", "e4m3", "e2m1", "i64", …
+std::string_view name(DType dtype);
+
+inline constexpr int kMaxRank = 8;
+
+/// Up to `kMaxRank` extents or strides, without heap memory.
+class Dims {
+ public:
+  Dims() = default;
+  /// Errors: std::invalid_argument when there are more than `kMaxRank` values.
+  Dims(std::initializer_list<int64_t> values) : Dims(values.begin(), values.size()) {}
+  Dims(const int64_t* values, size_t count);
+
+  int size() const { return size_; }
+  int64_t operator[](int i) const { return values_[static_cast<size_t>(i)]; }
+  int64_t& operator[](int i) { return values_[static_cast<size_t>(i)]; }
+  const int64_t* begin() const { return values_.data(); }
+  const int64_t* end() const { return values_.data() + size_; }
+  void push_back(int64_t value);
+  friend bool operator==(const Dims& a, const Dims& b);
+
+ private:
+  std::array<int64_t, kMaxRank> values_{};
+  int size_ = 0;
+};
+
+/// "(4096, 7168)".
+std::string to_string(const Dims& dims);
+
+/// Everything about a tensor but its memory. Strides count elements.
+struct TensorSpec {
+  Dims shape;
+  Dims strides;
+  DType dtype = DType::kF32;
+  Device device;
+
+  TensorSpec() = default;
+  TensorSpec(const Dims& shape, const Dims& strides, DType dtype, Device device = {})
+      : shape(shape), strides(strides), dtype(dtype), device(device) {}
+  /// A row-major contiguous tensor.
+  TensorSpec(const Dims& shape, DType dtype, Device device = {});
+
+  int rank() const { return shape.size(); }
+  int64_t size(int dim) const { return shape[dim]; }
+  int64_t stride(int dim) const { return strides[dim]; }
+  int64_t numel() const;
+  /// Row-major contiguous; the strides of dimensions of size 1 do not matter.
+  bool is_contiguous() const;
+  /// Bytes from the first element to the end of the last one, 0 when empty.
+  int64_t span_bytes() const;
+};
+
+/// Same dtype, device and shape, and the same strides wherever a stride means something.
+bool matches(const TensorSpec& a, const TensorSpec& b);
+
+/// "f32 (4096, 256) strides (256, 1) on cpu".
+std::string to_string(const TensorSpec& spec);
+
+/// A tensor in memory that somebody else owns. `data` points to element 0.
+struct TensorView : TensorSpec {
+  void* data = nullptr;
+
+  TensorView() = default;
+  TensorView(void* data, const TensorSpec& spec) : TensorSpec(spec), data(data) {}
+};
+
+struct Stream;
+
+/// Where allocating forms take memory. Called by any thread; `deleter` of the returned pointer
+/// frees. Blocks of host memory are aligned to 64 bytes.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  /// Errors: std::bad_alloc or BackendError when there is no memory.
+  virtual std::shared_ptr<void> allocate(int64_t size_bytes, Device device, Stream stream) = 0;
+};
+
+/// The library's allocator: aligned host memory.
+Allocator& default_allocator();
+
+/// A tensor that owns, or shares, its memory. Copies share.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(const TensorView& view, std::shared_ptr<void> storage)
+      : view_(view), storage_(std::move(storage)) {}
+  /// Host memory, not initialised.
+  explicit Tensor(const TensorSpec& spec);
+
+  const TensorView& view() const { return view_; }
+  operator const TensorView&() const { return view_; }  // NOLINT: a Tensor is a TensorView
+  void* data() const { return view_.data; }
+  const TensorSpec& spec() const { return view_; }
+
+ private:
+  TensorView view_;
+  std::shared_ptr<void> storage_;
+};
+
+}  // namespace tilekernels
