@@ -10,10 +10,10 @@ namespace tilekernels {
 
 /// What a scaling factor is. It always dequantizes: real ≈ code · sf.
 enum class SfKind : int32_t {
-  kF32,        ///< f32, amax / Q
-  kRoundedF32, ///< f32, the same rounded up to a power of two
-  kUE8M0,      ///< one exponent byte, rounded up to a power of two
-  kE4M3,       ///< e4m3, rounded to nearest
+  kF32,         ///< f32, amax / Q
+  kRoundedF32,  ///< f32, the same rounded up to a power of two
+  kUE8M0,       ///< one exponent byte, rounded up to a power of two
+  kE4M3,        ///< e4m3, rounded to nearest
 };
 
 /// How the scaling factors of an (M, K) tensor lie in memory. R x C is their logical matrix: one

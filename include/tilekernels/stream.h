@@ -18,10 +18,12 @@ struct Stream {
 
 /// The options that every op takes last.
 struct Call {
-  Stream stream;
+  Stream stream{};
   /// Unset: the backend of the tensors' device, or the one that `set_backend` or
   /// `TILEKERNELS_BACKEND` forces. A backend forced here that cannot run is an error.
-  std::optional<Backend> backend;
+  std::optional<Backend> backend{};
+  /// If not null, set to the backend that ran.
+  Backend* ran = nullptr;
   /// Null: `default_allocator()`.
   Allocator* allocator = nullptr;
   /// Allocating forms: also clear padding rows and columns that the op leaves untouched.

@@ -73,10 +73,10 @@ struct TensorSpec {
   Device device;
 
   TensorSpec() = default;
-  TensorSpec(const Dims& shape, const Dims& strides, DType dtype, Device device = {})
-      : shape(shape), strides(strides), dtype(dtype), device(device) {}
+  TensorSpec(const Dims& shape_in, const Dims& strides_in, DType dtype_in, Device device_in = {})
+      : shape(shape_in), strides(strides_in), dtype(dtype_in), device(device_in) {}
   /// A row-major contiguous tensor.
-  TensorSpec(const Dims& shape, DType dtype, Device device = {});
+  TensorSpec(const Dims& shape_in, DType dtype_in, Device device_in = {});
 
   int rank() const { return shape.size(); }
   int64_t size(int dim) const { return shape[dim]; }
@@ -86,6 +86,9 @@ struct TensorSpec {
   bool is_contiguous() const;
   /// Bytes from the first element to the end of the last one, 0 when empty.
   int64_t span_bytes() const;
+  /// Bytes that an output of this spec occupies: `span_bytes()` and the padding behind the last
+  /// row or column of a padded pitch.
+  int64_t storage_bytes() const;
 };
 
 /// Same dtype, device and shape, and the same strides wherever a stride means something.
@@ -99,7 +102,7 @@ struct TensorView : TensorSpec {
   void* data = nullptr;
 
   TensorView() = default;
-  TensorView(void* data, const TensorSpec& spec) : TensorSpec(spec), data(data) {}
+  TensorView(void* data_in, const TensorSpec& spec) : TensorSpec(spec), data(data_in) {}
 };
 
 struct Stream;

@@ -1,0 +1,118 @@
+// Chooses the backend of a call and reports the faults that host backends found in the data.
+#include "core/kernel_table.h"
+
+#include <stdexcept>
+#include <string>
+
+#include "core/message.h"
+#include "core/settings.h"
+#include "runtime/ascend/runtime.h"
+#include "runtime/cpu/targets.h"
+#include "runtime/cuda/runtime.h"
+#include "tilekernels/config.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels {
+namespace {
+
+constexpr const char* kNoSimd = "this processor has no AVX2: cpu calls run the reference";
+
+DeviceType memory_of(Backend backend) {
+  // The Ascend machine model computes on host memory.
+  return backend == Backend::kCuda ? DeviceType::kCuda : DeviceType::kCpu;
+}
+
+Backend backend_of(DeviceType device) {
+  switch (device) {
+    case DeviceType::kCpu:
+      return Backend::kCpu;
+    case DeviceType::kCuda:
+      return Backend::kCuda;
+    case DeviceType::kAscend:
+      return Backend::kAscend;
+  }
+  return Backend::kCpu;
+}
+
+std::string available_kernels(const KernelPresence& presence) {
+  std::string text;
+  for (int i = 0; i < kNumBackends; ++i) {
+    if (!presence.present[i]) continue;
+    if (!text.empty()) text += ", ";
+    text += name(static_cast<Backend>(i));
+  }
+  return text;
+}
+
+BackendStatus status(Backend backend) {
+  switch (backend) {
+    case Backend::kReference:
+      return {backend, true, "scalar code, judges the others"};
+    case Backend::kCpu:
+      if (!cpu::has_simd()) return {backend, false, kNoSimd};
+      return {backend, true,
+              get_cpu_target() + ", " + std::to_string(get_num_threads()) + " threads"};
+    case Backend::kCuda:
+      return cuda::status();
+    case Backend::kAscend:
+      return ascend::status();
+  }
+  return {backend, false, "unknown"};
+}
+
+}  // namespace
+
+std::vector<BackendStatus> backends() {
+  std::vector<BackendStatus> all;
+  for (int i = 0; i < kNumBackends; ++i) all.push_back(status(static_cast<Backend>(i)));
+  return all;
+}
+
+Backend choose_backend(std::string_view op, const Call& call, Device device,
+                       const KernelPresence& presence) {
+  const std::optional<Backend> forced = call.backend ? call.backend : get_backend();
+  Backend backend = forced.value_or(backend_of(device.type));
+  if (forced && memory_of(backend) != device.type) {
+    throw std::invalid_argument(
+        message(op, "backend", "must be one that computes on " + to_string(device) + " memory",
+                name(backend)));
+  }
+  if (!presence.present[static_cast<int>(backend)]) {
+    throw Unsupported(
+        message(op, "no " + std::string(name(backend)) +
+                        " kernel in this build; available: " + available_kernels(presence)));
+  }
+  if (backend == Backend::kCpu && !cpu::has_simd()) {
+    if (!forced) return Backend::kReference;
+    throw BackendError(message(op, kNoSimd));
+  }
+  if (backend == Backend::kCuda || backend == Backend::kAscend) {
+    const BackendStatus found = status(backend);
+    if (!found.available) throw BackendError(message(op, found.detail));
+  }
+  return backend;
+}
+
+void throw_fault(std::string_view op, uint64_t word, const FaultNames& faults) {
+  if (!get_check_data()) return;
+  const int64_t row = numerics::fault_row(word);
+  const std::string at = " at row " + std::to_string(row);
+  switch (numerics::fault_kind(word)) {
+    case numerics::kFaultNotFinite:
+      throw DataError(message(op, faults.not_finite, "must be finite", "NaN or Inf" + at), row);
+    case numerics::kFaultIndexOutOfRange:
+      throw DataError(message(op, faults.index_out_of_range, "must name an element",
+                              "an index out of range" + at),
+                      row);
+    default:
+      throw DataError(message(op, faults.position_out_of_range, "must lie in its table",
+                              "a position out of range" + at),
+                      row);
+  }
+}
+
+void check_errors(Stream) {
+  // Host backends report at the end of each call; no device backend queues work in this build.
+}
+
+}  // namespace tilekernels

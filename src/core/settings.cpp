@@ -1,0 +1,183 @@
+// The process's settings: start values from the environment, read once; then the setters.
+#include "core/settings.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "core/message.h"
+#include "numerics/scaling.h"
+#include "runtime/cpu/targets.h"
+
+namespace tilekernels {
+namespace {
+
+constexpr int kMaxThreads = 1024;
+constexpr int kNoBackend = -1;
+
+int cores_allowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  const int count = CPU_COUNT(&set);
+  return count < 1 ? 1 : count;
+}
+
+// An unset or empty variable is null.
+const char* environment(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text == nullptr || *text == '\0' ? nullptr : text;
+}
+
+int start_backend() {
+  const char* text = environment("TILEKERNELS_BACKEND");
+  if (text == nullptr) return kNoBackend;
+  for (int i = 0; i < kNumBackends; ++i) {
+    if (name(static_cast<Backend>(i)) == text) return i;
+  }
+  throw std::invalid_argument(
+      message("settings", "TILEKERNELS_BACKEND", "must be reference, cpu, cuda or ascend", text));
+}
+
+int start_num_threads() {
+  const char* text = environment("TILEKERNELS_NUM_THREADS");
+  if (text == nullptr) return 0;
+  int value = -1;
+  const char* end = text + std::strlen(text);
+  const auto [rest, error] = std::from_chars(text, end, value);
+  if (error != std::errc() || rest != end || value < 0 || value > kMaxThreads) {
+    throw std::invalid_argument(
+        message("settings", "TILEKERNELS_NUM_THREADS", "must be in 0..1024", text));
+  }
+  return value;
+}
+
+bool start_check_data() {
+  const char* text = environment("TILEKERNELS_CHECK_DATA");
+  if (text == nullptr || std::strcmp(text, "1") == 0) return true;
+  if (std::strcmp(text, "0") == 0) return false;
+  throw std::invalid_argument(
+      message("settings", "TILEKERNELS_CHECK_DATA", "must be 0 or 1", text));
+}
+
+bool start_cpu_target() {
+  const char* text = environment("TILEKERNELS_CPU_TARGET");
+  if (text != nullptr && !cpu::force_target(text)) {
+    throw std::invalid_argument(message("settings", "TILEKERNELS_CPU_TARGET",
+                                        "must be one of tilekernels info's targets", text));
+  }
+  return true;
+}
+
+struct Settings {
+  std::atomic<int> backend{start_backend()};
+  std::atomic<int> num_threads{start_num_threads()};
+  std::atomic<bool> check_data{start_check_data()};
+  std::atomic<float> amax_clamps[2][2] = {
+      {numerics::default_amax_clamp(false, false), numerics::default_amax_clamp(false, true)},
+      {numerics::default_amax_clamp(true, false), numerics::default_amax_clamp(true, true)}};
+  bool cpu_target_set{start_cpu_target()};
+};
+
+Settings& settings() {
+  static Settings settings;
+  return settings;
+}
+
+void check_clamp(std::string_view op, std::string_view argument, bool is_e2m1, bool use_e4m3_sf,
+                 float value) {
+  if (!numerics::is_legal_amax_clamp(is_e2m1, use_e4m3_sf, value)) {
+    const float least = numerics::min_amax_clamp(is_e2m1, use_e4m3_sf);
+    throw std::invalid_argument(
+        message(op, argument, "must be finite and at least " + to_text(least), to_text(value)));
+  }
+}
+
+bool is_e2m1(std::string_view op, DType fmt) {
+  if (fmt != DType::kE4M3 && fmt != DType::kE2M1x2) {
+    throw std::invalid_argument(message(op, "fmt", "must be e4m3 or e2m1", name(fmt)));
+  }
+  return fmt == DType::kE2M1x2;
+}
+
+}  // namespace
+
+void set_backend(std::optional<Backend> backend) {
+  settings().backend = backend ? static_cast<int>(*backend) : kNoBackend;
+}
+
+std::optional<Backend> get_backend() {
+  const int backend = settings().backend;
+  if (backend == kNoBackend) return std::nullopt;
+  return static_cast<Backend>(backend);
+}
+
+void set_num_threads(int num_threads) {
+  if (num_threads < 0 || num_threads > kMaxThreads) {
+    throw std::invalid_argument(
+        message("set_num_threads", "num_threads", "must be in 0..1024", num_threads));
+  }
+  settings().num_threads = num_threads;
+}
+
+int get_num_threads() {
+  const int num_threads = settings().num_threads;
+  static const int cores = cores_allowed();
+  return num_threads != 0 ? num_threads : cores;
+}
+
+std::vector<std::string> cpu_targets() { return cpu::targets(); }
+
+void set_cpu_target(std::string_view target) {
+  settings();
+  if (!cpu::force_target(target)) {
+    std::string rule = "must be one of";
+    for (const std::string& candidate : cpu::targets()) rule += " " + candidate;
+    throw std::invalid_argument(message("set_cpu_target", "target", rule, target));
+  }
+}
+
+std::string get_cpu_target() {
+  settings();
+  return cpu::target();
+}
+
+void set_check_data(bool enabled) { settings().check_data = enabled; }
+
+bool get_check_data() { return settings().check_data; }
+
+void set_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf, float value) {
+  const bool fp4 = is_e2m1("set_amax_clamp_for_quant", fmt);
+  check_clamp("set_amax_clamp_for_quant", "value", fp4, use_e4m3_sf, value);
+  settings().amax_clamps[fp4][use_e4m3_sf] = value;
+}
+
+float get_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf) {
+  return settings().amax_clamps[is_e2m1("get_amax_clamp_for_quant", fmt)][use_e4m3_sf];
+}
+
+float amax_clamp_or_default(const char* op, const std::optional<float>& clamp, DType fmt,
+                            bool use_e4m3_sf) {
+  const bool fp4 = fmt == DType::kE2M1x2;
+  if (!clamp) return settings().amax_clamps[fp4][use_e4m3_sf];
+  check_clamp(op, "amax_clamp", fp4, use_e4m3_sf, *clamp);
+  return *clamp;
+}
+
+void reset_runtime_config() {
+  const Settings start;
+  Settings& now = settings();
+  now.backend = start.backend.load();
+  now.num_threads = start.num_threads.load();
+  now.check_data = start.check_data.load();
+  for (int i = 0; i < 4; ++i) {
+    now.amax_clamps[i / 2][i % 2] = start.amax_clamps[i / 2][i % 2].load();
+  }
+  if (environment("TILEKERNELS_CPU_TARGET") == nullptr) cpu::force_target("");
+}
+
+}  // namespace tilekernels

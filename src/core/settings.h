@@ -1,0 +1,12 @@
+// The process's settings: start values from the environment, read once; then the setters.
+#pragma once
+
+#include "tilekernels/config.h"
+
+namespace tilekernels {
+
+/// The floor under amax for one call: the caller's, else the process's; checked.
+float amax_clamp_or_default(const char* op, const std::optional<float>& clamp, DType fmt,
+                            bool use_e4m3_sf);
+
+}  // namespace tilekernels

@@ -1,0 +1,186 @@
+// Tensors, dtypes and devices: their sizes, names and printed forms.
+#include "tilekernels/tensor.h"
+
+#include <algorithm>
+#include <new>
+#include <stdexcept>
+
+#include "core/message.h"
+#include "tilekernels/error.h"
+#include "tilekernels/stream.h"
+
+namespace tilekernels {
+namespace {
+
+struct DTypeFacts {
+  std::string_view name;
+  int64_t size_bytes;
+};
+
+constexpr DTypeFacts kDTypes[kNumDTypes] = {
+    {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"e4m3", 1}, {"e5m2", 1}, {"e8m0", 1}, {"e2m1", 1},
+    {"i8", 1},  {"i16", 2}, {"i32", 4},  {"i64", 8},  {"u8", 1},   {"u32", 4},  {"bool", 1},
+};
+
+const DTypeFacts& facts(DType dtype) {
+  const auto i = static_cast<size_t>(dtype);
+  if (i >= kNumDTypes) {
+    throw std::invalid_argument(message("tensor", "dtype", "must be a DType", int64_t(dtype)));
+  }
+  return kDTypes[i];
+}
+
+constexpr std::string_view kDeviceNames[] = {"cpu", "cuda", "ascend"};
+constexpr std::string_view kBackendNames[kNumBackends] = {"reference", "cpu", "cuda", "ascend"};
+constexpr std::align_val_t kHostAlignment{64};
+
+class HostAllocator : public Allocator {
+ public:
+  std::shared_ptr<void> allocate(int64_t size_bytes, Device device, Stream) override {
+    if (device.type != DeviceType::kCpu) {
+      throw Unsupported(message("allocate", "device", "must be cpu for the default allocator",
+                                to_string(device)));
+    }
+    if (size_bytes < 0) {
+      throw std::invalid_argument(message("allocate", "size_bytes", "must be >= 0", size_bytes));
+    }
+    void* block = ::operator new(static_cast<size_t>(size_bytes), kHostAlignment);
+    return {block, [](void* p) { ::operator delete(p, kHostAlignment); }};
+  }
+};
+
+}  // namespace
+
+int64_t size_bytes(DType dtype) { return facts(dtype).size_bytes; }
+
+std::string_view name(DType dtype) { return facts(dtype).name; }
+
+Dims::Dims(const int64_t* values, size_t count) {
+  if (count > kMaxRank) {
+    throw std::invalid_argument(
+        message("tensor", "rank", "must be at most 8", static_cast<int64_t>(count)));
+  }
+  std::copy_n(values, count, values_.begin());
+  size_ = static_cast<int>(count);
+}
+
+void Dims::push_back(int64_t value) {
+  if (size_ == kMaxRank) {
+    throw std::invalid_argument(message("tensor", "rank", "must be at most 8", size_ + 1));
+  }
+  values_[static_cast<size_t>(size_++)] = value;
+}
+
+bool operator==(const Dims& a, const Dims& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+TensorSpec::TensorSpec(const Dims& shape_in, DType dtype_in, Device device_in)
+    : shape(shape_in), strides(shape_in), dtype(dtype_in), device(device_in) {
+  int64_t stride = 1;
+  for (int i = shape.size() - 1; i >= 0; --i) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(shape[i], 1);
+  }
+}
+
+int64_t TensorSpec::numel() const {
+  int64_t numel = 1;
+  for (int64_t extent : shape) numel *= extent;
+  return numel;
+}
+
+bool TensorSpec::is_contiguous() const {
+  if (numel() == 0) return true;
+  int64_t stride = 1;
+  for (int i = rank() - 1; i >= 0; --i) {
+    if (shape[i] != 1 && strides[i] != stride) return false;
+    stride *= shape[i];
+  }
+  return true;
+}
+
+int64_t TensorSpec::span_bytes() const {
+  if (numel() == 0) return 0;
+  int64_t last = 0;
+  for (int i = 0; i < rank(); ++i) last += (shape[i] - 1) * strides[i];
+  return (last + 1) * size_bytes(dtype);
+}
+
+int64_t TensorSpec::storage_bytes() const {
+  if (numel() == 0) return 0;
+  int64_t elements = 1;
+  for (int i = 0; i < rank(); ++i) elements = std::max(elements, shape[i] * strides[i]);
+  return elements * size_bytes(dtype);
+}
+
+bool matches(const TensorSpec& a, const TensorSpec& b) {
+  if (a.dtype != b.dtype || a.device != b.device || !(a.shape == b.shape)) return false;
+  if (a.numel() == 0) return true;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
+  }
+  return true;
+}
+
+std::string to_string(const Dims& dims) {
+  std::string text = "(";
+  for (int i = 0; i < dims.size(); ++i) {
+    if (i > 0) text += ", ";
+    text += std::to_string(dims[i]);
+  }
+  return text + ")";
+}
+
+std::string to_string(const TensorSpec& spec) {
+  std::string text(name(spec.dtype));
+  text += " " + to_string(spec.shape);
+  if (!spec.is_contiguous()) text += " strides " + to_string(spec.strides);
+  return text + " on " + to_string(spec.device);
+}
+
+Tensor::Tensor(const TensorSpec& spec) { *this = Call{}.allocate(spec); }
+
+Allocator& default_allocator() {
+  static HostAllocator allocator;
+  return allocator;
+}
+
+Tensor Call::allocate(const TensorSpec& spec) const { return allocate({spec}).front(); }
+
+std::vector<Tensor> Call::allocate(std::initializer_list<TensorSpec> specs) const {
+  constexpr int64_t kAlignment = 256;  // what every device's vector accesses can rely on
+  int64_t total = 0;
+  for (const TensorSpec& spec : specs) {
+    total += (spec.storage_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  Allocator& source = allocator != nullptr ? *allocator : default_allocator();
+  const std::shared_ptr<void> block = source.allocate(total, specs.begin()->device, stream);
+  std::vector<Tensor> tensors;
+  int64_t offset = 0;
+  for (const TensorSpec& spec : specs) {
+    tensors.emplace_back(TensorView(static_cast<char*>(block.get()) + offset, spec), block);
+    offset += (spec.storage_bytes() + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  return tensors;
+}
+
+std::string to_string(const Device& device) {
+  const auto i = static_cast<size_t>(device.type);
+  if (i >= std::size(kDeviceNames)) return "device " + std::to_string(i);
+  std::string text(kDeviceNames[i]);
+  if (device.type != DeviceType::kCpu) text += ":" + std::to_string(device.index);
+  return text;
+}
+
+std::string_view name(Backend backend) { return kBackendNames[static_cast<size_t>(backend)]; }
+
+Backend backend_from_name(std::string_view text) {
+  for (int i = 0; i < kNumBackends; ++i) {
+    if (kBackendNames[i] == text) return static_cast<Backend>(i);
+  }
+  throw std::invalid_argument(
+      message("backend", "name", "must be reference, cpu, cuda or ascend", text));
+}
+
+}  // namespace tilekernels
