@@ -1,0 +1,79 @@
+// A case is data: inputs, one call in its three forms, and what must come of it. Tests, verify and
+// bench read the same cases.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tilekernels/stream.h"
+#include "tilekernels/tensor.h"
+
+namespace tilekernels::cases {
+
+/// How the bytes of an input are made. Everything follows from the fill, the input's name and the
+/// element's place, so a case has the same bytes on every machine.
+enum class Fill {
+  kNormal,  ///< standard normal
+  kTies,    ///< few distinct values, rounding midpoints of e4m3 and e2m1 among them
+  kZero,    ///< +0 and -0
+  kEdge,    ///< by row: zeros, subnormals, tiny, huge, ties, powers of two, clamp, wide exponents
+  kNonFinite,  ///< normal with NaN (any payload, either sign) and Inf strewn in
+  kBits,       ///< every bit random; for codes too
+  kScale,      ///< positive scaling factors with a mantissa, 2^-12..2^12; for e4m3 0x01..0x7E
+  kPow2Scale,  ///< powers of two 2^-12..2^12, as f32 or as exponent bytes
+  kGiven,      ///< the bytes stand in `given`
+};
+
+struct Input {
+  std::string name;
+  TensorSpec spec;
+  Fill fill = Fill::kNormal;
+  std::vector<uint8_t> given{};  ///< row-major logical bytes, for kGiven
+};
+
+using Specs = std::vector<TensorSpec>;
+using Views = std::vector<TensorView>;
+
+struct Case {
+  std::string id;  ///< "topk_gate/tokens=4001,experts=256,topk=8"
+  std::vector<Input> inputs;
+  std::vector<std::string> outputs;  ///< names, in the order of `spec`'s results
+  std::function<Specs(const Specs& inputs)> spec;
+  std::function<void(const Views& outputs, const Views& inputs, const Call&)> out;
+  /// Empty for an op without an allocating form.
+  std::function<std::vector<Tensor>(const Views& inputs, const Call&)> alloc;
+  /// Not empty: a bad call; the std::invalid_argument that every form throws says exactly this.
+  std::string error{};
+  /// Not empty: the DataError that the call ends with, its outputs complete all the same.
+  std::string fault{};
+  /// Hand-worked results by output, whole storage; an empty one is judged by the reference alone.
+  std::vector<std::vector<uint8_t>> expected{};
+  /// A shape to be timed; too large for the tests.
+  bool bench = false;
+};
+
+struct OpCases {
+  std::string_view op;
+  std::vector<Case> cases;
+};
+
+/// Every op with its cases, by folder.
+const std::vector<OpCases>& all_ops();
+
+/// The storage bytes of an input: gaps between rows hold 0xFF.
+std::vector<uint8_t> make_bytes(const Input& input);
+
+/// Bytes that the call must move: every element of its inputs and outputs once.
+int64_t bytes_moved(const Case& test);
+
+/// Little-endian bytes of a list of values, for `given` and `expected`.
+template <class T>
+std::vector<uint8_t> bytes_of(std::initializer_list<T> values) {
+  const auto* begin = reinterpret_cast<const uint8_t*>(values.begin());
+  return {begin, begin + values.size() * sizeof(T)};
+}
+
+}  // namespace tilekernels::cases

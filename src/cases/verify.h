@@ -1,0 +1,51 @@
+// Runs a case on a backend and judges it by the reference.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+
+namespace tilekernels::cases {
+
+/// What came of one case on one backend.
+struct Verdict {
+  bool passed = true;
+  std::string failure{};  ///< case, backend, what differs, where, both values; several lines
+  int64_t elements = 0;   ///< output elements compared
+};
+
+/// Checks a case on a backend: the error of a bad call; else outputs equal to the reference's and
+/// to the hand-worked ones, bit for bit and over the whole storage, whatever it held before; guard
+/// bytes and inputs untouched; the same again from the allocating form; the fault, if one is
+/// expected; and that the forced backend is the one that ran.
+Verdict verify(const Case& test, Backend backend);
+
+/// Input bytes in memory of their own, outputs between guard bytes: one call's tensors.
+class Buffers {
+ public:
+  /// Outputs are filled with `prefill`. Throws what the case's `spec` throws.
+  Buffers(const Case& test, uint8_t prefill);
+
+  const Views& inputs() const { return inputs_; }
+  const Views& outputs() const { return outputs_; }
+  /// The storage bytes of output i.
+  std::vector<uint8_t> output_bytes(size_t i) const;
+  /// Empty, or the name of a tensor whose guard bytes or, for inputs, contents were written.
+  std::string damaged() const;
+
+ private:
+  struct Block {
+    std::string name;
+    Tensor memory;
+    int64_t size_bytes;
+    std::vector<uint8_t> before;  // inputs: their bytes
+  };
+  Block make_block(const std::string& name, const TensorSpec& spec);
+
+  Views inputs_;
+  Views outputs_;
+  std::vector<Block> blocks_;
+};
+
+}  // namespace tilekernels::cases
