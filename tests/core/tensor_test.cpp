@@ -1,0 +1,99 @@
+// Specs, views, owned tensors and the allocation of outputs.
+#include "tilekernels/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <stdexcept>
+
+#include "tilekernels/error.h"
+#include "tilekernels/stream.h"
+
+namespace tilekernels {
+namespace {
+
+TEST(Dims, RefusesMoreThanEightDimensions) {
+  const int64_t values[9] = {};
+  EXPECT_NO_THROW(Dims(values, 8));
+  EXPECT_THROW(Dims(values, 9), std::invalid_argument);
+  Dims dims(values, 8);
+  EXPECT_THROW(dims.push_back(1), std::invalid_argument);
+}
+
+TEST(TensorSpec, RowMajorStrides) {
+  const TensorSpec spec({2, 3, 4}, DType::kBF16);
+  EXPECT_EQ(spec.strides, Dims({12, 4, 1}));
+  EXPECT_EQ(spec.numel(), 24);
+  EXPECT_EQ(spec.span_bytes(), 48);
+  EXPECT_EQ(spec.storage_bytes(), 48);
+  EXPECT_TRUE(spec.is_contiguous());
+}
+
+TEST(TensorSpec, EmptyTensorsOccupyNothing) {
+  const TensorSpec spec({0, 7}, DType::kF32);
+  EXPECT_EQ(spec.numel(), 0);
+  EXPECT_EQ(spec.span_bytes(), 0);
+  EXPECT_EQ(spec.storage_bytes(), 0);
+  EXPECT_TRUE(spec.is_contiguous());
+}
+
+TEST(TensorSpec, StorageHoldsThePaddingOfAColumnPitch) {
+  // Three rows, two columns, columns four apart: the last column's padding belongs to the output.
+  const TensorSpec spec({3, 2}, {1, 4}, DType::kF32);
+  EXPECT_EQ(spec.span_bytes(), 7 * 4);
+  EXPECT_EQ(spec.storage_bytes(), 8 * 4);
+  EXPECT_FALSE(spec.is_contiguous());
+}
+
+TEST(TensorSpec, MatchesIgnoresStridesThatMeanNothing) {
+  const TensorSpec one_row({1, 4}, {4, 1}, DType::kF32);
+  EXPECT_TRUE(matches(one_row, {{1, 4}, {99, 1}, DType::kF32}));
+  EXPECT_FALSE(matches(one_row, {{1, 4}, {4, 2}, DType::kF32}));
+  EXPECT_FALSE(matches(one_row, {{1, 4}, {4, 1}, DType::kI32}));
+  EXPECT_FALSE(matches(one_row, {{4}, DType::kF32}));
+  EXPECT_FALSE(matches(one_row, {{1, 4}, {4, 1}, DType::kF32, {DeviceType::kCuda, 0}}));
+  EXPECT_TRUE(matches({{0, 4}, {1, 0}, DType::kF32}, {{0, 4}, {4, 1}, DType::kF32}));
+}
+
+TEST(TensorSpec, PrintsWhatMatters) {
+  EXPECT_EQ(to_string(TensorSpec({2, 3}, DType::kE4M3)), "e4m3 (2, 3) on cpu");
+  EXPECT_EQ(to_string(TensorSpec({2, 3}, {1, 4}, DType::kF32, {DeviceType::kCuda, 1})),
+            "f32 (2, 3) strides (1, 4) on cuda:1");
+}
+
+TEST(Call, SeveralOutputsShareOneAlignedBlock) {
+  class Counting : public Allocator {
+   public:
+    std::shared_ptr<void> allocate(int64_t size_bytes, Device device, Stream stream) override {
+      ++count;
+      return default_allocator().allocate(size_bytes, device, stream);
+    }
+    int count = 0;
+  };
+  Counting allocator;
+  const Call call{.allocator = &allocator};
+  const auto tensors = call.allocate(
+      {TensorSpec({3, 5}, DType::kE4M3), TensorSpec({3}, DType::kF32), {{0, 2}, DType::kI64}});
+  EXPECT_EQ(allocator.count, 1);
+  ASSERT_EQ(tensors.size(), 3u);
+  for (const Tensor& tensor : tensors) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.data()) % 64, 0u);
+  }
+  EXPECT_GE(static_cast<char*>(tensors[1].data()) - static_cast<char*>(tensors[0].data()), 15);
+}
+
+TEST(DefaultAllocator, RefusesDevicesItHasNoMemoryOf) {
+  EXPECT_THROW(Tensor(TensorSpec({4}, DType::kF32, {DeviceType::kCuda, 0})), Unsupported);
+}
+
+TEST(Backend, NamesReadBack) {
+  for (int i = 0; i < kNumBackends; ++i) {
+    const auto backend = static_cast<Backend>(i);
+    EXPECT_EQ(backend_from_name(name(backend)), backend);
+  }
+  EXPECT_THROW(backend_from_name("gpu"), std::invalid_argument);
+  EXPECT_EQ(backends().size(), static_cast<size_t>(kNumBackends));
+}
+
+}  // namespace
+}  // namespace tilekernels
