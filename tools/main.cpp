@@ -1,0 +1,49 @@
+// The tilekernels command: parses the line, runs one subcommand, turns errors into exit statuses.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+#include <vector>
+
+#include "commands.h"
+#include "tilekernels/version.h"
+
+namespace tilekernels::tool {
+namespace {
+
+int run(int argc, char** argv) {
+  CLI::App app("Small kernels around the matrix products of large language models.", "tilekernels");
+  app.set_version_flag("--version", std::string("tilekernels ") + version());
+  app.require_subcommand(0, 1);
+  const std::vector<Command> commands = {
+      info_command(app),
+      verify_command(app),
+      bench_command(app),
+  };
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kSuccess : kUsage;
+  }
+  for (const Command& command : commands) {
+    if (command.parser->parsed()) return command.run();
+  }
+  std::fputs(app.help().c_str(), stderr);
+  return kUsage;
+}
+
+}  // namespace
+}  // namespace tilekernels::tool
+
+int main(int argc, char** argv) {
+  using namespace tilekernels::tool;
+  try {
+    return run(argc, argv);
+  } catch (const std::invalid_argument& error) {
+    std::fprintf(stderr, "tilekernels: %s\n", error.what());
+    return kUsage;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tilekernels: %s\n", error.what());
+    return kFailure;
+  }
+}
