@@ -26,9 +26,11 @@ std::string hex(const uint8_t* value, int64_t size) {
   return text;
 }
 
-// "out: 3 of 512 elements differ, the first at storage element 17: 0x7E, want 0x7F".
+// "out: 3 of 512 elements differ, the first at storage element 17: 0x7E, want 0x7F". Adds to
+// `mismatches`.
 std::string difference(const std::string& name, const TensorSpec& spec,
-                       const std::vector<uint8_t>& got, const std::vector<uint8_t>& want) {
+                       const std::vector<uint8_t>& got, const std::vector<uint8_t>& want,
+                       int64_t& mismatches) {
   const int64_t size = size_bytes(spec.dtype);
   const auto count = static_cast<int64_t>(want.size()) / size;
   if (got.size() != want.size()) {
@@ -43,6 +45,7 @@ std::string difference(const std::string& name, const TensorSpec& spec,
     }
   }
   if (different == 0) return "";
+  mismatches += different;
   return name + " " + to_string(spec) + ": " + std::to_string(different) + " of " +
          std::to_string(count) + " elements differ, the first at storage element " +
          std::to_string(first) + ": " + hex(got.data() + first * size, size) + ", want " +
@@ -118,7 +121,7 @@ void verify_results(const Case& test, Backend backend, Verdict& verdict) {
   for (size_t i = 0; i < test.expected.size(); ++i) {
     if (test.expected[i].empty()) continue;
     const std::string text = difference("hand-worked " + test.outputs[i], buffers.outputs()[i],
-                                        want.outputs[i], test.expected[i]);
+                                        want.outputs[i], test.expected[i], verdict.mismatches);
     require(text.empty(), text);
   }
   for (uint8_t prefill : kPrefills) {
@@ -126,8 +129,8 @@ void verify_results(const Case& test, Backend backend, Verdict& verdict) {
     require(got.fault == want.fault,
             "reports: \"" + got.fault + "\", want: \"" + want.fault + "\"");
     for (size_t i = 0; i < test.outputs.size(); ++i) {
-      const std::string text =
-          difference(test.outputs[i], buffers.outputs()[i], got.outputs[i], want.outputs[i]);
+      const std::string text = difference(test.outputs[i], buffers.outputs()[i], got.outputs[i],
+                                          want.outputs[i], verdict.mismatches);
       require(text.empty(), text);
       verdict.elements += buffers.outputs()[i].numel();
     }
@@ -145,8 +148,9 @@ void verify_results(const Case& test, Backend backend, Verdict& verdict) {
             test.outputs[i] + ": the allocating form returns " + to_string(view) + ", want " +
                 to_string(buffers.outputs()[i]));
     const auto* begin = bytes(allocated[i]);
-    const std::string text = difference(test.outputs[i] + " (allocated)", view,
-                                        {begin, begin + view.storage_bytes()}, want.outputs[i]);
+    const std::string text =
+        difference(test.outputs[i] + " (allocated)", view, {begin, begin + view.storage_bytes()},
+                   want.outputs[i], verdict.mismatches);
     require(text.empty(), text);
   }
 }

@@ -11,8 +11,9 @@ namespace tilekernels::cases {
 /// What came of one case on one backend.
 struct Verdict {
   bool passed = true;
-  std::string failure{};  ///< case, backend, what differs, where, both values; several lines
-  int64_t elements = 0;   ///< output elements compared
+  std::string failure{};   ///< case, backend, what differs, where, both values; several lines
+  int64_t elements = 0;    ///< output elements compared
+  int64_t mismatches = 0;  ///< elements that differ, in the first output that differs
 };
 
 /// Checks a case on a backend: the error of a bad call; else outputs equal to the reference's and
