@@ -1,0 +1,170 @@
+// Compiles the device-safe headers with NVRTC, which has no std headers: the scalar numerics and
+// every op's contract. Needs no GPU and no toolkit header; skipped without the NVRTC library.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace tilekernels::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The entry points of NVRTC, as its documentation declares them; results are 0 on success.
+using Program = struct OpaqueProgram*;
+
+struct Nvrtc {
+  int (*version)(int* major, int* minor) = nullptr;
+  int (*create)(Program*, const char* text, const char* name, int num_headers,
+                const char* const* headers, const char* const* include_names) = nullptr;
+  int (*compile)(Program, int num_options, const char* const* options) = nullptr;
+  int (*log_size)(Program, size_t*) = nullptr;
+  int (*log)(Program, char*) = nullptr;
+  int (*destroy)(Program*) = nullptr;
+
+  bool load(void* library) {
+    const auto find = [library](auto& function, const char* name) {
+      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+      return function != nullptr;
+    };
+    return find(version, "nvrtcVersion") && find(create, "nvrtcCreateProgram") &&
+           find(compile, "nvrtcCompileProgram") && find(log_size, "nvrtcGetProgramLogSize") &&
+           find(log, "nvrtcGetProgramLog") && find(destroy, "nvrtcDestroyProgram");
+  }
+};
+
+/// The library: a file or a folder named by TILEKERNELS_NVRTC_LIBRARY, else the loader's own
+/// places, else the toolkit's usual folder. Never unloaded.
+bool open_nvrtc(Nvrtc& nvrtc) {
+  std::vector<std::string> folders;
+  std::vector<std::string> candidates;
+  if (const char* given = std::getenv("TILEKERNELS_NVRTC_LIBRARY")) {
+    if (fs::is_directory(given)) {
+      folders.emplace_back(std::string(given) + "/");
+    } else {
+      candidates.emplace_back(given);
+    }
+  }
+  for (const char* folder : {"", "/usr/local/cuda/lib64/"}) folders.emplace_back(folder);
+  for (const std::string& folder : folders) {
+    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
+      candidates.push_back(folder + name);
+    }
+  }
+  for (const std::string& candidate : candidates) {
+    void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library != nullptr && nvrtc.load(library)) return true;
+  }
+  return false;
+}
+
+class NvrtcCompile : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!open_nvrtc(nvrtc_)) {
+      GTEST_SKIP() << "no NVRTC library found: install nvidia-cuda-nvrtc or a CUDA toolkit, or set "
+                      "TILEKERNELS_NVRTC_LIBRARY";
+    }
+  }
+
+  /// Compiles for sm_90a; a failure shows the whole log.
+  void compile(const std::string& text) {
+    const std::string include = "-I" TILEKERNELS_SOURCE_DIR "/src";
+    const char* options[] = {"-default-device", "-std=c++17", "--fmad=false",
+                             "--gpu-architecture=sm_90a", include.c_str()};
+    Program program = nullptr;
+    ASSERT_EQ(nvrtc_.create(&program, text.c_str(), "numerics_test.cu", 0, nullptr, nullptr), 0);
+    const int result = nvrtc_.compile(program, std::size(options), options);
+    size_t size = 0;
+    nvrtc_.log_size(program, &size);
+    std::string log(size, '\0');
+    nvrtc_.log(program, log.data());
+    nvrtc_.destroy(&program);
+    EXPECT_EQ(result, 0) << log << "\nof the text:\n" << text;
+  }
+
+  Nvrtc nvrtc_;
+};
+
+/// Paths of the files that `keep` accepts, relative to src/, in order.
+template <class Keep>
+std::vector<std::string> find_headers(const std::string& room, Keep keep) {
+  std::vector<std::string> found;
+  const fs::path source = fs::path(TILEKERNELS_SOURCE_DIR) / "src";
+  for (const auto& entry : fs::recursive_directory_iterator(source / room)) {
+    if (entry.is_regular_file() && keep(entry.path().filename().string())) {
+      found.push_back(fs::relative(entry.path(), source).generic_string());
+    }
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+bool ends_with(const std::string& text, const std::string& end) {
+  return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+}
+
+TEST_F(NvrtcCompile, EveryScalarHeaderAlone) {
+  const std::vector<std::string> headers = find_headers("numerics", [](const std::string& name) {
+    return ends_with(name, ".h") && !ends_with(name, "-inl.h");
+  });
+  ASSERT_GE(headers.size(), 6u);
+  for (const std::string& header : headers) {
+    SCOPED_TRACE(header);
+    compile("#include \"" + header + "\"\n__global__ void kernel() {}\n");
+  }
+}
+
+TEST_F(NvrtcCompile, KernelThatUsesThem) {
+  compile(R"(
+#include "numerics/fault.h"
+#include "numerics/scaling.h"
+#include "numerics/sf_layout.h"
+#include "numerics/topk_key.h"
+
+using namespace tilekernels::numerics;
+
+extern "C" __global__ void kernel(float* out, const float* x, const uint16* x16, const uint8* x8,
+                                  uint8* codes, uint64* fault, int32 kind, int64 m, int64 k) {
+  uint32 amax = 0;
+  for (int32 i = 0; i < 32; ++i) amax = amax_update(amax, x[i]);
+  const Scale s = compute_scale(kind, false, amax, default_amax_clamp(false, kind == kSfE4M3));
+  const SfStorage sf = sf_storage(kSfUE8M0, kSfColPacked, kSfPitchCuda, m, k);
+  codes[sf.map.offset(m - 1, k - 1)] = s.byte;
+  codes[0] = quantize_e4m3(x[0], fused_factor(s.sf, s.inv));
+  codes[1] = pack_e2m1(quantize_e2m1(x[0], x[0] * s.inv), f32_to_e2m1(x[1]));
+  codes[2] = f32_to_e5m2(x[2]);
+  codes[3] = f32_to_ue8m0(x[3]).byte;
+  out[0] = bf16_to_f32(x16[0]) + f16_to_f32(x16[1]) + load_bf16(x16[2]) + load_f16(x16[3]);
+  out[1] = e4m3_to_f32(x8[0]) + e5m2_to_f32(x8[1]) + e2m1_to_f32(x8[2]) + ue8m0_to_f32(x8[3]);
+  out[2] = fma_rn(x[4], x[5], inverse_of_scale(x[6]));
+  out[3] = static_cast<float>(f32_to_bf16(x[7]) + f32_to_f16(x[8]) + topk_key(x[9]));
+  if (!is_finite(x[10])) *fault = fault_word(m, 1, kFaultNotFinite);
+}
+)");
+}
+
+TEST_F(NvrtcCompile, EveryOpContract) {
+  for (const std::string& header :
+       find_headers("ops", [](const std::string& name) { return name == "op.h"; })) {
+    SCOPED_TRACE(header);
+    compile("#include \"" + header + "\"\n__global__ void kernel() {}\n");
+  }
+}
+
+// The compiler is what rejects a std header, not this test's luck.
+TEST_F(NvrtcCompile, HasNoStdHeaders) {
+  const char* text = "#include <cstdint>\n__global__ void kernel() {}\n";
+  Program program = nullptr;
+  ASSERT_EQ(nvrtc_.create(&program, text, "std_test.cu", 0, nullptr, nullptr), 0);
+  const char* options[] = {"-std=c++17"};
+  EXPECT_NE(nvrtc_.compile(program, 1, options), 0);
+  nvrtc_.destroy(&program);
+}
+
+}  // namespace
+}  // namespace tilekernels::test
