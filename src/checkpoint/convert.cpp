@@ -1,0 +1,216 @@
+// The public conversion: plan, shards, side files, publication.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+
+#include "checkpoint/engine.h"
+#include "checkpoint/plan.h"
+#include "checkpoint/publish.h"
+#include "checkpoint/source.h"
+#include "checkpoint/values.h"
+#include "io/json.h"
+#include "io/text.h"
+#include "tilekernels/error.h"
+#include "tilekernels/version.h"
+
+namespace tilekernels {
+namespace checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_options(const ConvertOptions& options) {
+  if (options.num_ranks < 1) {
+    throw std::invalid_argument("[convert] num_ranks must be at least 1, got " +
+                                std::to_string(options.num_ranks));
+  }
+  if (options.rank < 0 || options.rank >= options.num_ranks) {
+    throw std::invalid_argument("[convert] rank must be in 0.." +
+                                std::to_string(options.num_ranks - 1) + ", got " +
+                                std::to_string(options.rank));
+  }
+}
+
+// What must be equal for two runs to continue each other: input files and whatever decides bytes.
+std::string identity(const Source& source, const ConvertOptions& options) {
+  io::Json state = io::Json::object();
+  state["version"] = version();
+  state["to"] = std::string(name(options.to));
+  state["ignore"] = options.ignore;
+  state["include"] = options.include;
+  state["keep_other"] = options.keep_other;
+  state["missing_scale_is_one"] = options.missing_scale_is_one;
+  state["measure_error"] = options.measure_error ? io::Json(*options.measure_error) : io::Json();
+  io::Json shards = io::Json::array();
+  for (const Shard& shard : source.shards) {
+    struct stat status = {};
+    if (::stat(shard.path.c_str(), &status) != 0) io::throw_errno(shard.path, "stat");
+    shards.push_back({fs::canonical(shard.path).string(), status.st_size, status.st_mtim.tv_sec,
+                      status.st_mtim.tv_nsec});
+  }
+  state["shards"] = std::move(shards);
+  return state.dump() + "\n";
+}
+
+class Conversion {
+ public:
+  Conversion(const std::string& in, const std::string& out, const ConvertOptions& options,
+             Progress* progress)
+      : out_(out), options_(options), progress_(progress) {
+    check_options(options);
+    while (out_.size() > 1 && out_.back() == '/') out_.pop_back();
+    source_ = open_source(in);
+    check_output_path(source_, out_, options.overwrite);
+    plan_ = make_plan(source_, options, fs::path(out_).filename());
+    report_.tensors = plan_.reports;
+    report_.warnings = plan_.warnings;
+    report_.files = plan_.files(source_);
+  }
+
+  ConvertReport run() {
+    const auto start = std::chrono::steady_clock::now();
+    if (!options_.dry_run) {
+      work();
+    } else {
+      for (const ShardPlan& shard : plan_.shards) report_.bytes_read += input_bytes(source_, shard);
+      for (const OutputFile& file : report_.files) report_.bytes_written += file.bytes;
+    }
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(report_);
+  }
+
+ private:
+  using Role = PartialOutput::Role;
+
+  Role role() const {
+    if (options_.publish_only) return Role::kPublisher;
+    return options_.num_ranks > 1 ? Role::kRank : Role::kWhole;
+  }
+
+  void work() {
+    PartialOutput partial(out_, role(), options_.rank, identity(source_, options_), options_.resume,
+                          options_.durable);
+    try {
+      convert_shards(&partial);
+      if (role() == Role::kRank) return;
+      write_side_files(partial.out_folder());
+      partial.publish(source_.is_folder, options_.overwrite);
+    } catch (const Cancelled& error) {
+      throw Cancelled(error.what() + kept(partial));
+    } catch (const DataError& error) {
+      throw DataError(error.what() + kept(partial), error.row());
+    } catch (const BackendError& error) {
+      throw BackendError(error.what() + kept(partial));
+    } catch (const fs::filesystem_error& error) {
+      throw BackendError(std::string("[convert] ") + error.what() + kept(partial));
+    }
+  }
+
+  static std::string kept(const PartialOutput& partial) {
+    if (!partial.has_done_shards()) return "";
+    return "; finished shards are kept in " + partial.folder() + ", --resume continues";
+  }
+
+  // Shards of this process, and what of them is still to be done.
+  void convert_shards(PartialOutput* partial) {
+    std::vector<const ShardPlan*> open;
+    int64_t bytes_to_read = 0;
+    int64_t bytes_to_write = side_bytes();
+    for (size_t s = 0; s < plan_.shards.size(); ++s) {
+      const ShardPlan& shard = plan_.shards[s];
+      const bool mine =
+          role() != Role::kRank ||
+          static_cast<int>(s % static_cast<size_t>(options_.num_ranks)) == options_.rank;
+      if (!mine) continue;
+      const bool may_resume = options_.resume || role() == Role::kPublisher;
+      if (may_resume && is_done(*partial, shard)) {
+        ++report_.num_resumed;
+        continue;
+      }
+      if (role() == Role::kPublisher) {
+        io::malformed(partial->folder(), "every shard must be finished before publication",
+                      shard.file_name + " missing or damaged");
+      }
+      partial->forget(shard.file_name);
+      open.push_back(&shard);
+      bytes_to_read += input_bytes(source_, shard);
+      bytes_to_write += shard.header.file_bytes();
+    }
+    check_free_space(out_, bytes_to_write);
+    if (progress_ != nullptr) progress_->begin("convert", bytes_to_read);
+    for (const ShardPlan* shard : open) convert_one(*shard, partial);
+    if (progress_ != nullptr) progress_->end();
+    report_.bytes_read += bytes_to_read;
+  }
+
+  void convert_one(const ShardPlan& shard, PartialOutput* partial) {
+    io::SafetensorsWriter writer(partial->out_folder(), shard.file_name, shard.header);
+    const uint64_t digest = convert_shard(source_, shard, writer, &report_.tensors, progress_);
+    writer.publish(options_.durable);
+    report_.bytes_written += shard.header.file_bytes();
+    // A single shard has nothing to resume.
+    if (plan_.shards.size() > 1 || role() != Role::kWhole) {
+      if (options_.durable) io::sync_folder(partial->out_folder());
+      partial->mark_done(shard.file_name, {shard.header.file_bytes(), digest}, shard,
+                         report_.tensors);
+    }
+  }
+
+  // Whether a shard of an earlier run is whole: its note, size, header and digest.
+  bool is_done(const PartialOutput& partial, const ShardPlan& shard) {
+    const std::string path = partial.out_folder() + "/" + shard.file_name;
+    const auto done = partial.done(shard.file_name, shard, &report_.tensors);
+    if (!done || done->bytes != shard.header.file_bytes() || !fs::exists(path)) return false;
+    const io::File file = io::File::open_read(path);
+    if (file.size() != done->bytes) return false;
+    io::Header header = shard.header;
+    const std::string expected = io::build_header(&header);
+    std::string head(expected.size(), '\0');
+    file.read_at(0, head.data(), static_cast<int64_t>(head.size()));
+    return head == expected && digest_shard(source_, shard, file, progress_) == done->digest;
+  }
+
+  int64_t side_bytes() const {
+    int64_t bytes = 0;
+    for (const auto& [name, text] : plan_.texts) bytes += static_cast<int64_t>(text.size());
+    for (const SideFile& file : source_.side_files) bytes += file.bytes;
+    return bytes;
+  }
+
+  void write_side_files(const std::string& folder) {
+    for (const auto& [name, text] : plan_.texts) {
+      fs::remove(folder + "/" + name);
+      io::write_small_file(folder + "/" + name, text, options_.durable);
+    }
+    for (const SideFile& file : source_.side_files) {
+      copy_side_file(file, folder, options_.durable, progress_);
+    }
+    report_.bytes_written += side_bytes();
+  }
+
+  std::string out_;
+  const ConvertOptions& options_;
+  Progress* progress_;
+  Source source_;
+  Plan plan_;
+  ConvertReport report_;
+};
+
+}  // namespace
+}  // namespace checkpoint
+
+ConvertReport convert(const std::string& in, const std::string& out, const ConvertOptions& options,
+                      Progress* progress) {
+  try {
+    return checkpoint::Conversion(in, out, options, progress).run();
+  } catch (const std::filesystem::filesystem_error& error) {
+    throw BackendError(std::string("[convert] ") + error.what());
+  }
+}
+
+}  // namespace tilekernels
