@@ -87,6 +87,9 @@ void convert_as(D d, Conversion conversion, const void* x, void* out, size_t cou
       case Conversion::kNarrowE2M1:
         hn::StoreU(lanes::narrow_e2m1(d, load_f32(d, x32 + i)), half8, out8 + i / 2);
         break;
+      case Conversion::kNarrowE2M1Numbers:
+        hn::StoreU(lanes::narrow_e2m1_numbers(d, load_f32(d, x32 + i)), half8, out8 + i / 2);
+        break;
       case Conversion::kCanonical:
         store_f32(d,
                   lanes::map(load_f32(d, x32 + i), [&](auto v) { return lanes::canonical(d, v); }),

@@ -16,6 +16,7 @@ enum class Conversion {
   kNarrowE4M3,
   kNarrowE4M3Numbers,
   kNarrowE2M1,
+  kNarrowE2M1Numbers,
   kCanonical,
 };
 
