@@ -1,0 +1,132 @@
+// tilekernels info: the build, the machine, the backends, the settings in force.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+#include "machine.h"
+#include "tilekernels/config.h"
+#include "tilekernels/version.h"
+
+extern char** environ;
+
+namespace tilekernels::tool {
+namespace {
+
+struct Setting {
+  const char* variable;
+  std::string in_force;
+  const char* meaning;
+};
+
+std::vector<Setting> settings() {
+  const std::optional<Backend> backend = get_backend();
+  const std::string target = get_cpu_target();
+  return {
+      {"TILEKERNELS_BACKEND", backend ? std::string(name(*backend)) : "by device",
+       "the backend that every call runs on"},
+      {"TILEKERNELS_NUM_THREADS", std::to_string(get_num_threads()), "threads of the cpu backend"},
+      {"TILEKERNELS_CPU_TARGET", target.empty() ? "none" : target,
+       "instruction set of the cpu backend"},
+      {"TILEKERNELS_CHECK_DATA", get_check_data() ? "1" : "0",
+       "whether faults in the data are reported"},
+  };
+}
+
+bool is_set(const char* variable) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && *text != '\0';
+}
+
+// Variables of ours in the environment that no setting reads: most likely misspelt.
+std::vector<std::string> unknown_variables(const std::vector<Setting>& known) {
+  std::vector<std::string> unknown;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::string variable = text.substr(0, text.find('='));
+    if (variable.rfind("TILEKERNELS_", 0) != 0) continue;
+    bool found = false;
+    for (const Setting& setting : known) found = found || variable == setting.variable;
+    if (!found) unknown.push_back(variable);
+  }
+  return unknown;
+}
+
+std::string megabytes(int64_t bytes) {
+  return bytes == 0 ? "unknown" : std::to_string(bytes >> 20) + " MiB";
+}
+
+void print_text() {
+  const Machine here = machine();
+  std::printf("tilekernels %s\n", version());
+  std::printf("  built     %s, %s\n", build_type().c_str(), compiler().c_str());
+  std::printf("\nMachine\n");
+  std::printf("  cpu       %s\n", here.cpu.c_str());
+  std::printf("  system    %s\n", here.system.c_str());
+  std::printf("  cores     %d\n", here.cores);
+  std::printf("  cache     %s (last level)\n", megabytes(here.cache_bytes).c_str());
+  std::string targets;
+  for (const std::string& target : cpu_targets()) targets += (targets.empty() ? "" : ", ") + target;
+  std::printf("  targets   %s (instruction sets the cpu backend can use here, best first)\n",
+              targets.empty() ? "none" : targets.c_str());
+
+  std::printf("\nBackends\n");
+  bool any_absent = false;
+  for (const BackendStatus& status : backends()) {
+    any_absent = any_absent || !status.available;
+    std::printf("  %-9s %-3s %s\n", std::string(name(status.backend)).c_str(),
+                status.available ? "yes" : "no", status.detail.c_str());
+  }
+  if (any_absent) {
+    std::printf(
+        "  Nothing more is needed: tensors in host memory run on cpu, or on the reference where\n"
+        "  cpu says no, with the same results.\n");
+  }
+
+  std::printf("\nSettings in force\n");
+  const std::vector<Setting> known = settings();
+  for (const Setting& setting : known) {
+    std::printf("  %-24s %-10s %s%s\n", setting.variable, setting.in_force.c_str(), setting.meaning,
+                is_set(setting.variable) ? " (set)" : "");
+  }
+  for (const std::string& variable : unknown_variables(known)) {
+    std::printf("  %-24s %-10s no such setting\n", variable.c_str(), "ignored");
+  }
+  std::printf(
+      "\nNext: tilekernels verify (checks every op here), tilekernels bench (times them).\n");
+}
+
+void print_json() {
+  nlohmann::ordered_json info = record_head("info");
+  const std::vector<Setting> known = settings();
+  for (const Setting& setting : known) {
+    info["settings"].push_back({{"variable", setting.variable},
+                                {"in_force", setting.in_force},
+                                {"set", is_set(setting.variable)}});
+  }
+  info["unknown_variables"] = unknown_variables(known);
+  std::printf("%s\n", info.dump(2).c_str());
+}
+
+}  // namespace
+
+Command info_command(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* const parser =
+      app.add_subcommand("info", "Show the build, the machine, the backends and the settings");
+  parser->add_flag("--json", *json, "Print JSON");
+  return {parser, [json] {
+            if (*json) {
+              print_json();
+            } else {
+              print_text();
+            }
+            return kSuccess;
+          }};
+}
+
+}  // namespace tilekernels::tool

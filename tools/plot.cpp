@@ -1,0 +1,127 @@
+// Writes the SVG by hand: text, lines and rectangles.
+#include "plot.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace tilekernels::tool {
+namespace {
+
+constexpr double kWidth = 920;
+constexpr double kMargin = 20;
+constexpr double kRow = 22;
+constexpr double kBar = 14;
+constexpr double kHeading = 32;
+constexpr double kGlyph = 6.6;  // a generous mean width at 12 px
+constexpr double kValueWidth = 130;
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f", value);
+  return text;
+}
+
+std::string escaped(const std::string& plain) {
+  std::string text;
+  for (char c : plain) {
+    switch (c) {
+      case '&':
+        text += "&amp;";
+        break;
+      case '<':
+        text += "&lt;";
+        break;
+      case '>':
+        text += "&gt;";
+        break;
+      case '"':
+        text += "&quot;";
+        break;
+      default:
+        text += c;
+    }
+  }
+  return text;
+}
+
+std::string text_at(double x, double y, const char* kind, const std::string& plain) {
+  return "<text class=\"" + std::string(kind) + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
+         "\">" + escaped(plain) + "</text>\n";
+}
+
+std::string vertical(double x, double top, double bottom, const char* kind) {
+  return "<line class=\"" + std::string(kind) + "\" x1=\"" + number(x) + "\" y1=\"" + number(top) +
+         "\" x2=\"" + number(x) + "\" y2=\"" + number(bottom) + "\"/>\n";
+}
+
+constexpr char kStyle[] =
+    "<style>\n"
+    "text { font: 12px -apple-system, \"Segoe UI\", \"DejaVu Sans\", sans-serif; fill: #24292f; }\n"
+    ".title { font-size: 17px; font-weight: 600; }\n"
+    ".note, .tick, .value { fill: #57606a; }\n"
+    ".value { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }\n"
+    ".tick, .copy { text-anchor: middle; font-size: 11px; }\n"
+    ".copy { font-weight: 600; }\n"
+    ".op { font-weight: 600; font-size: 13px; }\n"
+    ".label { text-anchor: end; }\n"
+    ".grid { stroke: #d8dee4; }\n"
+    ".limit { stroke: #24292f; stroke-dasharray: 4 3; }\n"
+    "</style>\n";
+
+}  // namespace
+
+std::string bar_plot(const std::string& title, const std::string& subtitle,
+                     const std::vector<Bar>& bars) {
+  size_t longest = 0;
+  double highest = 1;
+  int headings = 0;
+  for (size_t i = 0; i < bars.size(); ++i) {
+    longest = std::max(longest, bars[i].label.size());
+    highest = std::max(highest, bars[i].share);
+    if (i == 0 || bars[i].group != bars[i - 1].group) ++headings;
+  }
+  constexpr double kTick = 0.25;
+  const double scale_end = std::ceil(highest / kTick - 1e-9) * kTick;
+  const double left = kMargin + kGlyph * static_cast<double>(longest) + 10;
+  const double right = std::max(kWidth, left + 300) - kMargin - kValueWidth;
+  const double width = right + kValueWidth + kMargin;
+  const double per_share = (right - left) / scale_end;
+  const double top = 92;
+  const double bottom = top + kHeading * headings + kRow * static_cast<double>(bars.size()) + 6;
+  const double height = bottom + kMargin;
+
+  std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) +
+                    "\" height=\"" + number(height) + "\" viewBox=\"0 0 " + number(width) + " " +
+                    number(height) + "\" role=\"img\">\n" + kStyle +
+                    "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
+  svg += text_at(kMargin, 32, "title", title);
+  svg += text_at(kMargin, 53, "note", subtitle);
+  // Sparse ticks where the scale is long, so that their texts do not touch.
+  const double step = scale_end > 2 ? std::ceil(scale_end / 8) : kTick;
+  for (double tick = 0; tick <= scale_end + 1e-9; tick += step) {
+    const double x = left + tick * per_share;
+    const bool is_copy = std::fabs(tick - 1) < 1e-9;
+    svg += vertical(x, top, bottom, is_copy ? "limit" : "grid");
+    const std::string percent = std::to_string(static_cast<int>(std::lround(tick * 100))) + " %";
+    svg += text_at(x, top - 8, is_copy ? "copy" : "tick", is_copy ? "copy = " + percent : percent);
+  }
+  double y = top;
+  for (size_t i = 0; i < bars.size(); ++i) {
+    const Bar& bar = bars[i];
+    if (i == 0 || bar.group != bars[i - 1].group) {
+      svg += text_at(kMargin, y + kHeading - 10, "op", bar.group);
+      y += kHeading;
+    }
+    const double length = std::max(bar.share * per_share, 1.0);
+    svg += text_at(left - 8, y + kBar, "label", bar.label);
+    svg += "<rect x=\"" + number(left) + "\" y=\"" + number(y + 3) + "\" width=\"" +
+           number(length) + "\" height=\"" + number(kBar) + "\" rx=\"2\" fill=\"" + bar.colour +
+           "\"/>\n";
+    svg += text_at(left + length + 6, y + kBar, "value", bar.text);
+    y += kRow;
+  }
+  return svg + "</svg>\n";
+}
+
+}  // namespace tilekernels::tool

@@ -1,0 +1,21 @@
+// Bars of shares, as SVG.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tilekernels::tool {
+
+struct Bar {
+  std::string group;  ///< the op: a heading over its bars
+  std::string label;  ///< the shape
+  std::string colour;
+  double share;      ///< 1 is the speed of the copy
+  std::string text;  ///< beside the bar
+};
+
+/// A picture with one bar a line, headings where the group changes, and a line at share 1.
+std::string bar_plot(const std::string& title, const std::string& subtitle,
+                     const std::vector<Bar>& bars);
+
+}  // namespace tilekernels::tool

@@ -1,0 +1,132 @@
+// Finds out by calling, never by declaration, which dtypes each op supports on each backend.
+#include "support.h"
+
+#include <map>
+#include <vector>
+
+#include "cases/case.h"
+#include "cases/verify.h"
+#include "select.h"
+#include "tilekernels/device.h"
+
+namespace tilekernels::tool {
+namespace {
+
+constexpr char kHead[] =
+    R"(# Support
+
+Which op runs on which backend, for which element types. Written by `tilekernels verify --support`
+from cases that were run and compared with the reference byte for byte, and tested against it:
+the test fails when a kernel or a type vanishes, and when one is missing here.
+
+* **inputs**: the element types of the tensors that go in, in the order of the arguments.
+* **outputs**: those that come out, `+` between the tensors of one result, `,` between results.
+  e2m1 is two FP4 codes a byte; i32 and i16 scales are packed exponents.
+* **yes**: every case of the row passes. A list: only these results do. **–**: no kernel.
+* **not run here**: there is a kernel, but the machine that wrote the table lacks the backend. When
+  such a machine updates the table, cells recorded on a machine that has it are kept.
+
+)";
+
+// "f32 + f32" in, "e4m3 + f32" out.
+struct Signature {
+  std::string inputs;
+  std::string outputs;
+  auto operator<=>(const Signature&) const = default;
+};
+
+std::string join(const std::vector<std::string>& parts, const char* between) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
+  return text;
+}
+
+Signature signature(const cases::Case& test) {
+  cases::Specs inputs;
+  std::vector<std::string> input_names;
+  std::vector<std::string> output_names;
+  for (const cases::Input& input : test.inputs) {
+    inputs.push_back(input.spec);
+    input_names.emplace_back(name(input.spec.dtype));
+  }
+  for (const TensorSpec& output : test.spec(inputs)) output_names.emplace_back(name(output.dtype));
+  return {join(input_names, " + "), join(output_names, " + ")};
+}
+
+// Appends what is not yet there, keeping the order of the cases.
+template <class T>
+void add_once(std::vector<T>& list, const T& item) {
+  for (const T& other : list) {
+    if (other == item) return;
+  }
+  list.push_back(item);
+}
+
+// Whether all cases of a signature pass on one backend.
+using Passes = std::map<Signature, bool>;
+
+Passes passes_on(const cases::OpCases& op, Backend backend) {
+  Passes passes;
+  for (const cases::Case& test : op.cases) {
+    if (test.bench || !test.error.empty()) continue;
+    const bool passed = verify(test, backend).passed;
+    const auto [entry, is_new] = passes.emplace(signature(test), passed);
+    if (!is_new) entry->second = entry->second && passed;
+  }
+  return passes;
+}
+
+std::string cell(const Passes& passes, const std::string& inputs,
+                 const std::vector<std::string>& outputs) {
+  std::vector<std::string> passed;
+  for (const std::string& output : outputs) {
+    const auto entry = passes.find({inputs, output});
+    if (entry != passes.end() && entry->second) passed.push_back(output);
+  }
+  if (passed.empty()) return "–";
+  return passed.size() == outputs.size() ? "yes" : join(passed, ", ");
+}
+
+std::string rows(const cases::OpCases& op) {
+  std::vector<std::string> inputs;
+  std::map<std::string, std::vector<std::string>> outputs;
+  for (const cases::Case& test : op.cases) {
+    if (test.bench || !test.error.empty()) continue;
+    const Signature found = signature(test);
+    add_once(inputs, found.inputs);
+    add_once(outputs[found.inputs], found.outputs);
+  }
+  std::map<std::string, std::string> line;
+  for (const std::string& input : inputs) {
+    line[input] =
+        "| " + std::string(op.op) + " | " + input + " | " + join(outputs[input], ", ") + " |";
+  }
+  for (const BackendStatus& status : backends()) {
+    const bool kernel = has_kernel(op, status.backend);
+    const Passes passes = kernel && status.available ? passes_on(op, status.backend) : Passes();
+    for (const std::string& input : inputs) {
+      const bool unknown = kernel && !status.available;
+      line[input] += " " + (unknown ? "not run here" : cell(passes, input, outputs[input])) + " |";
+    }
+  }
+  std::string text;
+  for (const std::string& input : inputs) text += line[input] + "\n";
+  return text;
+}
+
+}  // namespace
+
+std::string support_page() {
+  std::string page = kHead;
+  std::string rule = "|---|---|---|";
+  page += "| op | inputs | outputs |";
+  for (const BackendStatus& status : backends()) {
+    page += " " + std::string(name(status.backend)) + " |";
+    rule += "---|";
+  }
+  page += "\n" + rule + "\n";
+  for (const cases::OpCases& op : cases::all_ops()) page += rows(op);
+  return page;
+}
+
+}  // namespace tilekernels::tool
