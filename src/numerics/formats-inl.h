@@ -20,6 +20,10 @@
 
 #include "numerics/types.h"
 
+#ifdef HWY_DISABLE_F16C
+#error "f16 needs the machine's own conversions: Highway's software ones truncate"
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace tilekernels::numerics::HWY_NAMESPACE {
 
