@@ -1,6 +1,8 @@
 // The checks that the fronts of the quantization family share.
 #pragma once
 
+#include <string_view>
+
 #include "core/check.h"
 #include "ops/quant/common.h"
 #include "tilekernels/quant.h"
@@ -14,6 +16,9 @@ struct QuantSource {
   int32_t sf_kind;  ///< kSfF32, kSfUE8M0 or kSfE4M3: how its scaling factors are read
   numerics::SfMap sf_map;
 };
+
+/// `Check::rows`, and that the whole tensor spans fewer than 2^63 bytes.
+void check_rows(const Check& check, std::string_view argument, const TensorSpec& spec);
 
 /// Checks the tensors of a quantized input, called `x` and `x.sf`, and the way `x_sf` to read it.
 /// Blocks may be of any size >= 1.

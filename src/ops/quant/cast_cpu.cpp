@@ -1,0 +1,577 @@
+// per_token_cast and per_block_cast on SIMD lanes: tile by tile of x that stays in the cache, first
+// the largest magnitudes, then the scaling factors, then the codes.
+#include <algorithm>
+#include <cstring>
+
+#include "hwy/cache_control.h"
+#include "ops/quant/cast.h"
+#include "runtime/cpu/cache.h"
+#include "runtime/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/quant/cast_cpu.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "numerics/formats-inl.h"
+#include "ops/quant/scales-inl.h"
+#include "runtime/cpu/store-inl.h"
+
+#ifndef TILEKERNELS_OPS_QUANT_CAST_CPU_CPP_
+#define TILEKERNELS_OPS_QUANT_CAST_CPU_CPP_
+namespace tilekernels::cpu {
+
+constexpr int64 kMaxTileCols = 4096;
+constexpr int64 kMinGroup = 16;
+constexpr int64 kMaxTileGroups = kMaxTileCols / kMinGroup;
+// Rows of scaling blocks in a tile where scaling factors lie by column: 16 of them are a line.
+constexpr int64 kMaxTileRows = 16;
+// Four groups of 128: a tile's scaling factors are whole packs.
+constexpr int64 kColsMultiple = 512;
+// Elements behind the last one that vectors may run over.
+constexpr int64 kPad = 64;
+
+// How a call is walked: everything that does not depend on the tile.
+struct CastWalk {
+  int64 rows;  // of scaling blocks
+  int64 cols;
+  int64 tile_rows;  // in scaling blocks
+  int64 tile_cols;  // in elements, a multiple of kColsMultiple
+  int64 num_tile_rows;
+  int64 num_tile_cols;
+  int64 out_pitch;        // bytes
+  int64 prefetch_offset;  // bytes from what is encoded to what will be read next
+  bool stream;            // whether codes bypass the cache …
+  bool by_row;            // … after they were gathered in a row, for want of alignment
+};
+
+// A thread's memory besides the tensors.
+struct CastScratch {
+  alignas(64) uint32 amax[4 * (kMaxTileGroups + kPad)];  // of each group, four partial maxima
+  alignas(64) float inv[kMaxTileGroups + kPad];
+  alignas(64) uint8 sf[kMaxTileRows][4 * (kMaxTileGroups + kPad)];  // as stored
+  alignas(64) uint8 row[kMaxTileCols + kPad];                       // codes
+  // Of a quantized x: scaling factors of the blocks in a row of the tile, then one for every unit
+  alignas(64) float scales[kMaxTileCols + kPad];
+  alignas(64) float units[kMaxTileCols + kPad];
+  alignas(64) uint8 raw[4 * (kMaxTileCols + kPad)];
+};
+
+}  // namespace tilekernels::cpu
+#endif  // TILEKERNELS_OPS_QUANT_CAST_CPU_CPP_
+
+HWY_BEFORE_NAMESPACE();
+namespace tilekernels::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace nm = numerics::HWY_NAMESPACE;
+
+// Not wider: two vectors of 16-bit elements are then one group of 16.
+using DF = hn::CappedTag<float, 8>;
+using DU32 = nm::U32Of<DF>;
+using DU16 = nm::U16Of<DF>;
+using DU8 = nm::U8Of<DF>;
+using D4 = hn::CappedTag<uint32, 4>;
+constexpr DF kF;
+constexpr DU32 kU32;
+constexpr DU16 kU16;
+constexpr DU8 kU8;
+constexpr D4 kU32x4;
+using VF = hn::Vec<DF>;
+using VU32 = hn::Vec<DU32>;
+using V4 = hn::Vec<D4>;
+using Pair = nm::Pair<DF>;
+using Quad = nm::Quad<DF>;
+constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
+constexpr int64 kStep = 4 * kLanes;  // columns at a time
+constexpr int64 kUnit = 16;          // columns that share an input scaling factor, if not 1
+
+using namespace numerics;  // NOLINT: the ids of dtypes and kinds
+
+constexpr int64 bits_of(int32 dtype) {
+  return dtype == kDTypeF32 ? 32 : dtype == kDTypeE4M3 ? 8 : dtype == kDTypeE2M1x2 ? 4 : 16;
+}
+// Bytes of `cols` elements.
+template <int32 kDType>
+constexpr int64 bytes_of(int64 cols) {
+  return cols * bits_of(kDType) / 8;
+}
+
+// ------------------------------ the largest magnitude of a group
+
+template <class V>
+HWY_INLINE V4 fold(V bits) {
+  if constexpr (sizeof(bits) == 32) {
+    const hn::Half<hn::DFromV<V>> half;
+    return hn::Max(hn::LowerHalf(half, bits), hn::UpperHalf(half, bits));
+  } else {
+    return bits;
+  }
+}
+
+template <class V>
+HWY_INLINE hn::Vec<hn::CappedTag<uint16, 8>> fold16(V bits) {
+  if constexpr (sizeof(bits) == 32) {
+    const hn::Half<hn::DFromV<V>> half;
+    return hn::Max(hn::LowerHalf(half, bits), hn::UpperHalf(half, bits));
+  } else {
+    return bits;
+  }
+}
+
+// Over `cols` elements, a multiple of 16, in four parts; 16-bit formats in the upper half.
+template <int32 kX>
+HWY_INLINE V4 group_amax(const uint8* x, int64 cols) {
+  if constexpr (kX == kDTypeF32) {
+    const auto* at = reinterpret_cast<const uint32*>(x);
+    const VU32 mask = hn::Set(kU32, 0x7FFFFFFFu);
+    VU32 amax = hn::And(hn::LoadU(kU32, at), mask);
+    for (int64 i = kLanes; i < cols; i += kLanes) {
+      amax = hn::Max(amax, hn::And(hn::LoadU(kU32, at + i), mask));
+    }
+    return fold(amax);
+  } else {
+    const auto* at = reinterpret_cast<const uint16*>(x);
+    const auto mask = hn::Set(kU16, uint16{0x7FFF});
+    auto amax = hn::And(hn::LoadU(kU16, at), mask);
+    for (int64 i = 2 * kLanes; i < cols; i += 2 * kLanes) {
+      amax = hn::Max(amax, hn::And(hn::LoadU(kU16, at + i), mask));
+    }
+    const V4 pairs = hn::BitCast(kU32x4, fold16(amax));
+    return hn::Max(hn::ShiftLeft<16>(pairs), hn::And(pairs, hn::Set(kU32x4, 0xFFFF0000u)));
+  }
+}
+
+HWY_INLINE void update_amax(uint32* amax, V4 bits) {
+  hn::Store(hn::Max(hn::Load(kU32x4, amax), bits), kU32x4, amax);
+}
+
+// Takes a row of a tile into the partial maxima of its groups.
+template <int32 kX>
+void row_amax(const uint8* x, int64 cols, int64 group, uint32* amax) {
+  int64 col = 0;
+  for (; col + group <= cols; col += group, amax += 4) {
+    update_amax(amax, group_amax<kX>(x + bytes_of<kX>(col), group));
+  }
+  if (col == cols) return;
+  alignas(64) uint8 rest[4 * 128] = {};
+  std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
+  update_amax(amax, group_amax<kX>(rest, group));
+}
+
+// From partial maxima to one of each group.
+void finish_amax(int64 groups, uint32* amax) {
+  for (int64 k = 0; k < groups; k += 4) {
+    const V4 a = hn::Load(kU32x4, amax + 4 * k);
+    const V4 b = hn::Load(kU32x4, amax + 4 * k + 4);
+    const V4 c = hn::Load(kU32x4, amax + 4 * k + 8);
+    const V4 d = hn::Load(kU32x4, amax + 4 * k + 12);
+    const V4 ab = hn::Max(hn::InterleaveLower(kU32x4, a, b), hn::InterleaveUpper(kU32x4, a, b));
+    const V4 cd = hn::Max(hn::InterleaveLower(kU32x4, c, d), hn::InterleaveUpper(kU32x4, c, d));
+    hn::Store(hn::Max(hn::ConcatLowerLower(kU32x4, cd, ab), hn::ConcatUpperUpper(kU32x4, cd, ab)),
+              kU32x4, amax + k);
+  }
+}
+
+// The bits of f16 magnitudes, in the upper halves, as those of fp32.
+void widen_amax_f16(int64 groups, uint32* amax) {
+  const hn::Rebind<uint16, DF> d16;
+  const hn::Rebind<hwy::float16_t, DF> df16;
+  for (int64 k = 0; k < groups; k += kLanes) {
+    const VU32 bits = hn::ShiftRight<16>(hn::LoadU(kU32, amax + k));
+    const auto half = hn::DemoteTo(d16, hn::BitCast(hn::RebindToSigned<DU32>(), bits));
+    hn::StoreU(hn::BitCast(kU32, hn::PromoteTo(kF, hn::BitCast(df16, half))), kU32, amax + k);
+  }
+}
+
+// ------------------------------ elements, kStep at a time
+
+template <int32 kX>
+HWY_INLINE Quad load(const uint8* x) {
+  if constexpr (kX == kDTypeF32) {
+    const auto* at = reinterpret_cast<const float*>(x);
+    return {nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes)),
+            nm::zip_f32(kF, hn::LoadU(kF, at + 2 * kLanes), hn::LoadU(kF, at + 3 * kLanes))};
+  } else if constexpr (kX == kDTypeE4M3) {
+    return nm::widen_e4m3(kF, hn::LoadU(kU8, x));
+  } else if constexpr (kX == kDTypeE2M1x2) {
+    return nm::widen_e2m1(kF, hn::LoadU(hn::Half<DU8>(), x));
+  } else {
+    const auto* at = reinterpret_cast<const uint16*>(x);
+    const auto lower = hn::LoadU(kU16, at);
+    const auto upper = hn::LoadU(kU16, at + 2 * kLanes);
+    if constexpr (kX == kDTypeBF16) {
+      return {nm::widen_bf16(kF, lower), nm::widen_bf16(kF, upper)};
+    } else {
+      return {nm::widen_f16(kF, lower), nm::widen_f16(kF, upper)};
+    }
+  }
+}
+
+template <class F>
+HWY_INLINE Quad map2(const Quad& a, const Quad& b, F f) {
+  return {{f(a.lower.lo, b.lower.lo), f(a.lower.hi, b.lower.hi)},
+          {f(a.upper.lo, b.upper.lo), f(a.upper.hi, b.upper.hi)}};
+}
+
+template <class D, class V, class T>
+HWY_INLINE void store(bool stream, V v, D d, T* to) {
+  if (stream) {
+    store<true>(v, d, to);
+  } else {
+    store<false>(v, d, to);
+  }
+}
+
+// kChecked: products may be NaN.
+template <int32 kFmt, bool kChecked>
+HWY_INLINE void encode(const Quad& x, const Quad& factors, bool stream, uint8* out) {
+  Quad y = map2(x, factors, [](VF a, VF b) { return hn::Mul(a, b); });
+  if constexpr (kFmt == kDTypeE2M1x2) {
+    if constexpr (kChecked) {
+      y = map2(y, x, [](VF p, VF a) { return nm::nan_sign_from(kF, p, a); });
+    }
+    store(stream, nm::narrow_e2m1(kF, y), hn::Half<DU8>(), out);
+  } else if constexpr (kChecked) {
+    store(stream, nm::narrow_e4m3(kF, y), kU8, out);
+  } else {
+    store(stream, nm::narrow_e4m3_numbers(kF, y), kU8, out);
+  }
+}
+
+// The same value for the kUnit columns from `col`, and for the kUnit after them.
+HWY_INLINE Quad broadcast(float lower, float upper) {
+  const VF l = hn::Set(kF, lower);
+  const VF u = hn::Set(kF, upper);
+  return {{l, l}, {u, u}};
+}
+
+// ------------------------------ a row of a tile
+
+struct PlainFactors {
+  const float* inv;
+  int group_shift;
+
+  HWY_INLINE Quad operator()(int64 col) const {
+    return broadcast(inv[col >> group_shift], inv[(col + kStep / 2) >> group_shift]);
+  }
+};
+
+// Input scaling factors of the columns from `col`: `units` hold one for each kUnit columns or for
+// each column.
+HWY_INLINE Quad load_units(const float* units, bool by_col, int64 col) {
+  if (!by_col) return broadcast(units[col / kUnit], units[(col + kStep / 2) / kUnit]);
+  return load<kDTypeF32>(reinterpret_cast<const uint8*>(units + col));
+}
+
+struct FusedFactors {
+  PlainFactors inv;
+  const float* units;
+  bool by_col;
+
+  // fused_factor. What a NaN becomes does not matter: its group is bad.
+  HWY_INLINE Quad operator()(int64 col) const {
+    const VF max = hn::Set(kF, kFloatMax);
+    return map2(load_units(units, by_col, col), inv(col),
+                [max](VF sf, VF i) { return hn::Min(hn::Mul(sf, i), max); });
+  }
+};
+
+template <int32 kX, int32 kFmt, bool kChecked, class Factors>
+void encode_row(const uint8* x, int64 cols, const Factors& factors, bool stream,
+                int64 prefetch_offset, uint8* out) {
+  int64 col = 0;
+  for (; col + kStep <= cols; col += kStep) {
+    const uint8* at = x + bytes_of<kX>(col);
+    for (int64 line = 0; line < bytes_of<kX>(kStep); line += 64) {
+      hwy::Prefetch(at + prefetch_offset + line);
+    }
+    encode<kFmt, kChecked>(load<kX>(at), factors(col), stream, out + bytes_of<kFmt>(col));
+  }
+  if (col == cols) return;
+  alignas(64) uint8 rest[4 * kStep] = {};
+  alignas(64) uint8 codes[kStep];
+  std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
+  encode<kFmt, kChecked>(load<kX>(rest), factors(col), false, codes);
+  std::memcpy(out + bytes_of<kFmt>(col), codes, static_cast<size_t>(bytes_of<kFmt>(cols - col)));
+}
+
+// ------------------------------ tiles
+
+template <int32 kX, int32 kFmt>
+class Tile {
+ public:
+  Tile(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 index,
+       CastScratch& scratch)
+      : args_(args), shape_(shape), walk_(walk), scratch_(scratch) {
+    const int64 tile_row = index / walk.num_tile_cols;
+    const int64 tile_col = index % walk.num_tile_cols;
+    m_begin_ = tile_row * walk.tile_rows;
+    const bool is_last = tile_col + 1 == walk.num_tile_cols;
+    col_begin_ = tile_col * walk.tile_cols;
+    cols_ = (is_last ? shape.hidden : col_begin_ + walk.tile_cols) - col_begin_;
+    k_begin_ = col_begin_ / shape.block_cols;
+    groups_ = ceil_div(cols_, shape.block_cols);
+    padded_groups_ = is_last ? args.out_sf.padded_k - k_begin_ : groups_;
+    group_shift_ = shape.block_cols == 16   ? 4
+                   : shape.block_cols == 32 ? 5
+                   : shape.block_cols == 64 ? 6
+                                            : 7;
+  }
+
+  void run() {
+    if (shape_.mode == kCastGivenSf) {
+      const int64 end = std::min(m_begin_ + walk_.tile_rows, walk_.rows);
+      for (int64 m = m_begin_; m < end; ++m) encode_given(m);
+      return;
+    }
+    const int64 end = std::min(m_begin_ + walk_.tile_rows, args_.out_sf.padded_m);
+    const int64 sf_size = sf_bytes(shape_.sf_kind);
+    for (int64 m = m_begin_; m < end; ++m) {
+      uint8* sf = scratch_.sf[m - m_begin_];
+      const int64 groups = m < walk_.rows ? groups_ : 0;
+      if (groups > 0) cast(m, sf);
+      std::memset(sf + groups * sf_size, 0,
+                  static_cast<size_t>((padded_groups_ - groups) * sf_size));
+    }
+    scales::write(args_.out_sf, sf_bytes(shape_.sf_kind), m_begin_, end - m_begin_, k_begin_,
+                  padded_groups_, scratch_.sf[0], sizeof(scratch_.sf[0]));
+  }
+
+ private:
+  static constexpr bool kIsQuantized = is_quantized(kX);
+
+  const uint8* row(int64 row) const {
+    return args_.x + row * args_.x_pitch_bytes + bytes_of<kX>(col_begin_);
+  }
+
+  // One row of scaling blocks.
+  void cast(int64 m, uint8* sf) {
+    const int64 row_begin = m * shape_.block_rows;
+    const int64 row_end = std::min(row_begin + shape_.block_rows, args_.num_tokens);
+    // Also the groups that complete the last vector.
+    std::memset(scratch_.amax, 0, static_cast<size_t>((groups_ + scales::kStep) * 16));
+    for (int64 r = row_begin; r < row_end; ++r) {
+      if constexpr (kIsQuantized) {
+        read_units(r);
+        quantized_amax(row(r));
+      } else {
+        row_amax<kX>(row(r), cols_, shape_.block_cols, scratch_.amax);
+      }
+    }
+    finish_amax(groups_, scratch_.amax);
+    clear_amax_tail();
+    if constexpr (kX == kDTypeF16) widen_amax_f16(groups_, scratch_.amax);
+    const bool any_bad = scales::compute(shape_.sf_kind, kFmt == kDTypeE2M1x2, scratch_.amax,
+                                         groups_, args_.amax_clamp, scratch_.inv, sf);
+    if (shape_.mode == kCastAll) encode_rows<kIsQuantized>(row_begin, row_end, any_bad);
+  }
+
+  void encode_given(int64 m) {
+    float* inv = scratch_.inv;
+    scales::read(args_.given_sf, shape_.sf_kind, m, k_begin_, groups_, scratch_.raw, inv);
+    bool any_bad = false;
+    for (int64 k = 0; k < groups_; ++k) {
+      inv[k] = inverse_of_scale(inv[k]);
+      any_bad |= is_nan(inv[k]);
+    }
+    const int64 row_begin = m * shape_.block_rows;
+    const int64 row_end = std::min(row_begin + shape_.block_rows, args_.num_tokens);
+    encode_rows<true>(row_begin, row_end, any_bad);
+  }
+
+  template <bool kChecked>
+  void encode_rows(int64 row_begin, int64 row_end, bool any_bad) {
+    const int64 out_bytes = bytes_of<kFmt>(cols_);
+    const bool by_row = walk_.by_row || any_bad;
+    const PlainFactors inv{scratch_.inv, group_shift_};
+    for (int64 r = row_begin; r < row_end; ++r) {
+      uint8* out = args_.out + r * walk_.out_pitch + bytes_of<kFmt>(col_begin_);
+      uint8* to = by_row ? scratch_.row : out;
+      const bool stream = walk_.stream && !by_row;
+      if constexpr (kIsQuantized) {
+        read_units(r);
+        encode_row<kX, kFmt, kChecked>(row(r), cols_,
+                                       FusedFactors{inv, scratch_.units, units_by_col_}, stream,
+                                       walk_.prefetch_offset, to);
+      } else {
+        encode_row<kX, kFmt, kChecked>(row(r), cols_, inv, stream, walk_.prefetch_offset, to);
+      }
+      if (any_bad) clear_bad_groups(to);
+      if (!by_row) continue;
+      if (walk_.stream) {
+        stream_copy(out, to, out_bytes);
+      } else {
+        std::memcpy(out, to, static_cast<size_t>(out_bytes));
+      }
+    }
+  }
+
+  void clear_bad_groups(uint8* codes) const {
+    for (int64 k = 0; k < groups_; ++k) {
+      if (!is_nan(scratch_.inv[k])) continue;
+      const int64 begin = bytes_of<kFmt>(k * shape_.block_cols);
+      const int64 end = bytes_of<kFmt>(std::min(cols_, (k + 1) * shape_.block_cols));
+      std::memset(codes + begin, kFmt == kDTypeE4M3 ? 0x7F : 0, static_cast<size_t>(end - begin));
+    }
+  }
+
+  // The lanes that complete the last vector of groups hold what finish_amax left there.
+  void clear_amax_tail() {
+    std::memset(scratch_.amax + groups_, 0, sizeof(uint32) * scales::kStep);
+  }
+
+  // ------------------------------ a quantized x
+
+  // Makes `units` the input scaling factors of that row.
+  void read_units(int64 r) {
+    const int64 m = r / shape_.x_block_rows;
+    if (m == units_of_) return;
+    units_of_ = m;
+    const int64 block = shape_.x_block_cols;
+    units_by_col_ = block % kUnit != 0;
+    const int64 unit = units_by_col_ ? 1 : kUnit;
+    const int64 begin = col_begin_ / block;
+    const int64 num = (col_begin_ + cols_ - 1) / block + 1 - begin;
+    float* numbers = block == unit ? scratch_.units : scratch_.scales;
+    scales::read(args_.x_sf, shape_.x_sf_kind, m, begin, num, scratch_.raw, numbers);
+    const int64 units = ceil_div(cols_, unit);
+    if (block != unit) {
+      int64 end = 0;
+      for (int64 i = 0; i < num; ++i) {
+        const int64 next = std::min(units, ((begin + i + 1) * block - col_begin_) / unit);
+        std::fill(scratch_.units + end, scratch_.units + next, numbers[i]);
+        end = next;
+      }
+    }
+    std::fill(scratch_.units + units, scratch_.units + units + kStep, 0.0f);
+  }
+
+  void quantized_amax(const uint8* x) {
+    int64 col = 0;
+    for (; col + kStep <= cols_; col += kStep) quantized_amax(x + bytes_of<kX>(col), col);
+    if (col == cols_) return;
+    alignas(64) uint8 rest[kStep] = {};
+    std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols_ - col)));
+    quantized_amax(rest, col);
+  }
+
+  HWY_INLINE void quantized_amax(const uint8* x, int64 col) {
+    const VU32 mask = hn::Set(kU32, 0x7FFFFFFFu);
+    const Quad v = map2(load<kX>(x), load_units(scratch_.units, units_by_col_, col),
+                        [](VF a, VF b) { return hn::Mul(a, b); });
+    const auto amax = [mask](const Pair& p) {
+      return fold(
+          hn::Max(hn::And(hn::BitCast(kU32, p.lo), mask), hn::And(hn::BitCast(kU32, p.hi), mask)));
+    };
+    update_amax(scratch_.amax + 4 * (col >> group_shift_), amax(v.lower));
+    update_amax(scratch_.amax + 4 * ((col + kStep / 2) >> group_shift_), amax(v.upper));
+  }
+
+  const CastArgs& args_;
+  const CastShape& shape_;
+  const CastWalk& walk_;
+  CastScratch& scratch_;
+  int64 m_begin_;
+  int64 col_begin_;
+  int64 cols_;
+  int64 k_begin_;
+  int64 groups_;
+  int64 padded_groups_;
+  int group_shift_;
+  int64 units_of_ = -1;
+  bool units_by_col_ = false;
+};
+
+template <int32 kX, int32 kFmt>
+void run_tiles(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 begin,
+               int64 end) {
+  CastScratch scratch;
+  for (int64 i = begin; i < end; ++i) Tile<kX, kFmt>(args, shape, walk, i, scratch).run();
+}
+
+template <int32 kX>
+void run_tiles(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 begin,
+               int64 end) {
+  if (shape.fmt == kDTypeE4M3) {
+    run_tiles<kX, kDTypeE4M3>(args, shape, walk, begin, end);
+  } else {
+    run_tiles<kX, kDTypeE2M1x2>(args, shape, walk, begin, end);
+  }
+}
+
+}  // namespace
+
+void cast_tiles(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 begin,
+                int64 end) {
+  switch (shape.x_dtype) {
+    case kDTypeF32:
+      return run_tiles<kDTypeF32>(args, shape, walk, begin, end);
+    case kDTypeF16:
+      return run_tiles<kDTypeF16>(args, shape, walk, begin, end);
+    case kDTypeBF16:
+      return run_tiles<kDTypeBF16>(args, shape, walk, begin, end);
+    case kDTypeE4M3:
+      return run_tiles<kDTypeE4M3>(args, shape, walk, begin, end);
+    default:
+      return run_tiles<kDTypeE2M1x2>(args, shape, walk, begin, end);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace tilekernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tilekernels::cpu {
+namespace {
+
+HWY_EXPORT(cast_tiles);
+
+int64 bits_of_element(int32 dtype) {
+  return dtype == numerics::kDTypeF32      ? 32
+         : dtype == numerics::kDTypeE4M3   ? 8
+         : dtype == numerics::kDTypeE2M1x2 ? 4
+                                           : 16;
+}
+
+CastWalk plan_walk(const CastArgs& args, const CastShape& shape) {
+  using numerics::align_up;
+  using numerics::ceil_div;
+  CastWalk walk;
+  walk.rows = row_blocks(args, shape);
+  walk.cols = col_blocks(shape);
+  const bool writes_sf = shape.mode != kCastGivenSf;
+  const bool by_col = writes_sf && args.out_sf.map.stride_m < args.out_sf.map.stride_k;
+  walk.tile_rows = by_col && shape.block_rows == 1 ? kMaxTileRows : 1;
+  walk.num_tile_rows = ceil_div(writes_sf ? args.out_sf.padded_m : walk.rows, walk.tile_rows);
+
+  constexpr int64 kTileBytes = 256 << 10;  // half of a small second-level cache
+  const int64 x_bits = bits_of_element(shape.x_dtype);
+  const int64 fitting = kTileBytes * 8 / x_bits / shape.block_rows / kColsMultiple * kColsMultiple;
+  const int64 most = std::clamp(fitting, kColsMultiple, kMaxTileCols);
+  const int64 parts = ceil_div(shape.hidden, most);
+  walk.tile_cols = align_up(ceil_div(shape.hidden, parts), kColsMultiple);
+  walk.num_tile_cols = ceil_div(shape.hidden, walk.tile_cols);
+
+  walk.out_pitch = shape.hidden / elements_per_unit(shape.fmt);
+  walk.prefetch_offset = shape.block_rows == 1 ? args.x_pitch_bytes : walk.tile_cols * x_bits / 8;
+  walk.stream = should_stream(args.num_tokens * walk.out_pitch);
+  walk.by_row =
+      walk.stream && !HWY_STATIC_DISPATCH(is_streamable)(args.out, walk.out_pitch, walk.out_pitch);
+  return walk;
+}
+
+}  // namespace
+
+void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch&) {
+  const auto cast = HWY_DYNAMIC_DISPATCH(cast_tiles);
+  const CastWalk walk = plan_walk(args, shape);
+  const double elements =
+      static_cast<double>(walk.tile_rows * shape.block_rows) * static_cast<double>(walk.tile_cols);
+  parallel_for(walk.num_tile_rows * walk.num_tile_cols, items_per_thread(0.3 * elements),
+               [&](int64 begin, int64 end) { cast(args, shape, walk, begin, end); });
+}
+
+}  // namespace tilekernels::cpu
+#endif

@@ -1,0 +1,122 @@
+// The front of both casts: one plan made by all checks, whatever the form of the call.
+#include "ops/quant/cast_front.h"
+
+#include <limits>
+
+#include "core/settings.h"
+#include "ops/quant/checks.h"
+
+namespace tilekernels {
+namespace {
+
+template <class T>
+T* bytes(const TensorView& view) {
+  return static_cast<T*>(view.data);
+}
+
+// Of an x that is not quantized.
+void check_plain(const Check& check, const TensorSpec& x) {
+  check_rows(check, "x", x);
+  check.dtype("x", x, {DType::kF32, DType::kBF16, DType::kF16});
+  check.range("hidden", x.size(1), 0, std::numeric_limits<int32_t>::max());
+}
+
+SfRead read_given_sf(const Check& check, const TensorView& sf, const TensorSpec& x, int64_t rows,
+                     int64_t cols) {
+  check.rank("sf", sf, 2).dtype("sf", sf, {DType::kF32, DType::kE4M3});
+  check.shape("sf", sf, {rows, cols}).same_device("sf", sf, "x", x);
+  check_rows(check, "sf", sf);
+  return {bytes<const uint8>(sf),
+          numerics::sf_map(numerics::kSfRow, static_cast<int32_t>(size_bytes(sf.dtype)),
+                           sf.stride(0), 1)};
+}
+
+}  // namespace
+
+CastPlan plan_cast(const Check& check, const CastCall& cast) {
+  const TensorView& x = cast.x;
+  CastPlan plan{};
+  CastShape& shape = plan.shape;
+  CastArgs& args = plan.args;
+  check.dtype("fmt", TensorSpec({}, cast.fmt), {DType::kE4M3, DType::kE2M1x2});
+  shape.x_dtype = static_cast<int32_t>(x.dtype);
+  shape.fmt = static_cast<int32_t>(cast.fmt);
+  shape.block_rows = cast.block.rows;
+  shape.block_cols = cast.block.cols;
+  if (cast.x_sf) {
+    const QuantSource source = check_quant_source(check, {x, *cast.x_sf}, cast.source);
+    const int cols = cast.source.block.cols;
+    check.require(cols % cast.block.cols == 0 || cast.block.cols % cols == 0, "x_sf.block.cols",
+                  "must divide " + std::to_string(cast.block.cols) + " or be a multiple of it",
+                  cols);
+    shape.hidden = source.hidden;
+    shape.x_sf_kind = source.sf_kind;
+    shape.x_block_rows = cast.source.block.rows;
+    shape.x_block_cols = cols;
+    args.x_sf = {bytes<const uint8>(*cast.x_sf), source.sf_map};
+  } else {
+    check_plain(check, x);
+    shape.hidden = static_cast<int32_t>(x.size(1));
+  }
+  check.multiple("hidden", shape.hidden, elements_per_unit(shape.fmt));
+  args.x = bytes<const uint8>(x);
+  args.x_pitch_bytes = x.stride(0) * size_bytes(x.dtype);
+  args.num_tokens = x.size(0);
+
+  plan.data = {{x.size(0), shape.hidden / elements_per_unit(shape.fmt)}, cast.fmt, x.device};
+  const int64_t rows = row_blocks(args, shape);
+  const int64_t cols = col_blocks(shape);
+  if (cast.given_sf) {
+    shape.mode = kCastGivenSf;
+    shape.sf_kind = cast.given_sf->dtype == DType::kE4M3 ? numerics::kSfE4M3 : numerics::kSfF32;
+    args.given_sf = read_given_sf(check, *cast.given_sf, x, rows, cols);
+    return plan;
+  }
+  const SfFormat& format = cast.options.sf;
+  check.require(format.layout != SfLayout::kTokenPacked, "sf.layout",
+                "must be kRow, kCol, kRowPacked or kColPacked", "kTokenPacked");
+  shape.mode = cast.sf_only ? kCastSfOnly : kCastAll;
+  shape.sf_kind = static_cast<int32_t>(format.kind);
+  plan.sf = checked_sf_spec(check, format, rows, cols, x.device);
+  const numerics::SfStorage storage =
+      numerics::sf_storage(shape.sf_kind, static_cast<int32_t>(format.layout),
+                           resolved_pitch(format.pitch, x.device), rows, cols);
+  args.out_sf = {nullptr, storage.map, storage.padded_m, storage.padded_k};
+  args.amax_clamp = amax_clamp_or_default(check.op().data(), cast.options.amax_clamp, cast.fmt,
+                                          format.kind == SfKind::kE4M3);
+  return plan;
+}
+
+void run_cast(const CastTable& table, const CastCall& cast, CastPlan plan, const TensorView* data,
+              const TensorView* sf, const Call& call) {
+  const Check check(table.op);
+  struct Named {
+    const char* name;
+    const TensorView* view;
+  };
+  const Named inputs[] = {{"x", &cast.x},
+                          {"x.sf", cast.x_sf ? &*cast.x_sf : nullptr},
+                          {"sf", cast.given_sf ? &*cast.given_sf : nullptr}};
+  const Named outputs[] = {{sf != nullptr ? "out.data" : "out", data},
+                           {data != nullptr ? "out.sf" : "out_sf", sf}};
+  for (const Named& output : outputs) {
+    if (output.view == nullptr) continue;
+    check.matches(output.name, *output.view, output.view == data ? plan.data : plan.sf);
+  }
+  for (const Named& input : inputs) {
+    if (input.view == nullptr) continue;
+    check.memory(input.name, *input.view);
+    for (const Named& output : outputs) {
+      if (output.view != nullptr) {
+        check.disjoint(output.name, *output.view, input.name, *input.view);
+      }
+    }
+  }
+  if (data != nullptr && sf != nullptr) check.disjoint("out.sf", *sf, "out.data", *data);
+  if (plan.data.numel() == 0) return;
+  if (data != nullptr) plan.args.out = bytes<uint8>(*data);
+  if (sf != nullptr) plan.args.out_sf.base = bytes<uint8>(*sf);
+  table.run(call, cast.x.device, plan.args, plan.shape);
+}
+
+}  // namespace tilekernels

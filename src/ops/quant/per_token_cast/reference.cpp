@@ -1,0 +1,10 @@
+// per_token_cast: the kernel that both casts share.
+#include "ops/quant/per_token_cast/op.h"
+
+namespace tilekernels::reference {
+
+void per_token_cast(const CastArgs& args, const CastShape& shape, const Launch& launch) {
+  cast_blocks(args, shape, launch);
+}
+
+}  // namespace tilekernels::reference

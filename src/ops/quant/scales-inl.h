@@ -1,0 +1,195 @@
+// Scaling factors on SIMD lanes: a run of them read from any layout, computed, or written to any.
+#if defined(TILEKERNELS_OPS_QUANT_SCALES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef TILEKERNELS_OPS_QUANT_SCALES_INL_H_
+#undef TILEKERNELS_OPS_QUANT_SCALES_INL_H_
+#else
+#define TILEKERNELS_OPS_QUANT_SCALES_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "numerics/formats-inl.h"
+#include "ops/quant/common.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tilekernels::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace scales {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace nm = numerics::HWY_NAMESPACE;
+
+using DF = hn::CappedTag<float, 8>;
+using DU32 = nm::U32Of<DF>;
+using VF = hn::Vec<DF>;
+using VU32 = hn::Vec<DU32>;
+constexpr DF kF;
+constexpr DU32 kU32;
+constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
+/// Arrays of scaling factors, and of what they are computed from, are read and written in whole
+/// steps: so many elements may lie behind the last one.
+constexpr int64 kStep = 4 * kLanes;
+
+inline VF nan() { return hn::BitCast(kF, hn::Set(kU32, 0x7FC00000u)); }
+
+inline VF widen_ue8m0(VU32 byte) {
+  const VU32 number = hn::IfThenElse(hn::Eq(byte, hn::Zero(kU32)), hn::Set(kU32, 0x00400000u),
+                                     hn::ShiftLeft<23>(byte));
+  const auto is_nan = hn::RebindMask(kF, hn::Eq(byte, hn::Set(kU32, 255u)));
+  return hn::IfThenElse(is_nan, nan(), hn::BitCast(kF, number));
+}
+
+inline VF widen_e4m3(VU32 byte) {
+  // Exponent and mantissa moved to their places in fp32 make the number times 2^-120.
+  const hn::RebindToSigned<DU32> i32;
+  const auto moved = hn::ShiftRight<4>(hn::BitCast(i32, hn::ShiftLeft<24>(byte)));
+  const VU32 bits = hn::And(hn::BitCast(kU32, moved), hn::Set(kU32, 0x87F00000u));
+  const VF number = hn::Mul(hn::BitCast(kF, bits), hn::Set(kF, 0x1p120f));
+  const VU32 magnitude = hn::Set(kU32, 0x7Fu);
+  const auto is_nan = hn::RebindMask(kF, hn::Eq(hn::And(byte, magnitude), magnitude));
+  return hn::IfThenElse(is_nan, nan(), number);
+}
+
+/// Lays one-byte scaling factors side by side, those of kTokenPacked as whole words; returns the
+/// bytes of one. `begin` is a multiple of the pack of columns.
+inline int64 gather(const SfRead& sf, int64 m, int64 begin, int64 num, uint8* raw) {
+  const int64 stride = sf.map.stride_k;
+  const int64 pack = sf.map.pack_k;
+  const uint8* from = sf.at(m, begin);
+  if (const int64 word = sf.map.pack_m; word > 1) {
+    std::memcpy(raw, from - m % word, static_cast<size_t>(num * word));
+    return word;
+  }
+  if (stride == pack || num <= pack) {
+    std::memcpy(raw, from, static_cast<size_t>(num));
+  } else if (pack == 1) {
+    for (int64 k = 0; k < num; ++k) raw[k] = from[k * stride];
+  } else if (pack == 2) {
+    for (int64 k = 0; k < num; k += 2) std::memcpy(raw + k, from + k / 2 * stride, 2);
+  } else {
+    for (int64 k = 0; k < num; k += 4) std::memcpy(raw + k, from + k / 4 * stride, 4);
+  }
+  return 1;
+}
+
+/// The scaling factors E(m, begin) to E(m, begin + num - 1) as numbers. `raw`: scratch for
+/// 4 · num bytes, and a step.
+inline void read(const SfRead& sf, int32 sf_kind, int64 m, int64 begin, int64 num, uint8* raw,
+                 float* numbers) {
+  if (num <= 0) return;
+  if (is_wide_sf(sf_kind)) {
+    const uint8* from = sf.at(m, begin);
+    if (sf.map.stride_k == 4 || num == 1) {
+      std::memcpy(numbers, from, static_cast<size_t>(num) * 4);
+    } else {
+      for (int64 k = 0; k < num; ++k) std::memcpy(numbers + k, from + k * sf.map.stride_k, 4);
+    }
+    return;
+  }
+  const int64 skip = begin % sf.map.pack_k;
+  const int64 size = gather(sf, m, begin - skip, num + skip, raw);
+  const int shift = static_cast<int>(8 * (m % size));
+  for (int64 k = 0; k < num; k += kLanes) {
+    const uint8* at = raw + skip + k * size;
+    VU32 word;
+    if (size == 4) {
+      word = hn::LoadU(kU32, reinterpret_cast<const uint32*>(at));
+    } else if (size == 2) {
+      const hn::Rebind<uint16, DF> d;
+      word = hn::PromoteTo(kU32, hn::LoadU(d, reinterpret_cast<const uint16*>(at)));
+    } else {
+      word = hn::PromoteTo(kU32, hn::LoadU(hn::Rebind<uint8, DF>(), at));
+    }
+    const VU32 byte = hn::And(hn::ShiftRightSame(word, shift), hn::Set(kU32, 0xFFu));
+    hn::StoreU(sf_kind == numerics::kSfE4M3 ? widen_e4m3(byte) : widen_ue8m0(byte), kF,
+               numbers + k);
+  }
+}
+
+/// Scaling factors from the bits of amax, as compute_scale: `inv`, NaN for bad groups, and `sf` as
+/// it is stored, f32 or bytes. Whether a group is bad.
+inline bool compute(int32 sf_kind, bool is_e2m1, const uint32* amax_bits, int64 num,
+                    float amax_clamp, float* inv, uint8* sf) {
+  const hn::Rebind<uint8, DF> d8;
+  const VU32 clamp = hn::BitCast(kU32, hn::Set(kF, amax_clamp));
+  const VF q = hn::Set(kF, numerics::max_magnitude(is_e2m1));
+  auto worst = hn::Zero(kU32);
+  for (int64 k = 0; k < num; k += kLanes) {
+    const VU32 bits = hn::Max(hn::LoadU(kU32, amax_bits + k), clamp);
+    worst = hn::Max(worst, bits);
+    const auto is_bad = hn::RebindMask(kF, hn::Gt(hn::BitCast(hn::RebindToSigned<DU32>(), bits),
+                                                  hn::Set(hn::RebindToSigned<DU32>(), 0x7F7FFFFF)));
+    const VF a = hn::BitCast(kF, bits);
+    if (sf_kind == numerics::kSfF32) {
+      hn::StoreU(hn::IfThenElse(is_bad, nan(), hn::Div(a, q)), kF,
+                 reinterpret_cast<float*>(sf) + k);
+      hn::StoreU(hn::IfThenElse(is_bad, nan(), hn::Div(q, a)), kF, inv + k);
+    } else if (sf_kind == numerics::kSfE4M3) {
+      // One vector in four is of use: the narrowing takes four.
+      const VF ratio = hn::IfThenElse(is_bad, nan(), hn::Div(a, q));
+      const auto codes = nm::narrow_e4m3(kF, {nm::zip_f32(kF, ratio, ratio), {ratio, ratio}});
+      const auto bytes = hn::LowerHalf(hn::LowerHalf(codes));
+      hn::StoreU(bytes, d8, sf + k);
+      hn::StoreU(hn::Div(hn::Set(kF, 1.0f), widen_e4m3(hn::PromoteTo(kU32, bytes))), kF, inv + k);
+    } else {
+      // power_of_two_exponent
+      const VU32 carry = hn::Add(bits, hn::Set(kU32, is_e2m1 ? 0x3FFFFFu : 0x1FFFFFu));
+      const VU32 exponent = hn::Sub(hn::ShiftRight<23>(carry), hn::Set(kU32, is_e2m1 ? 2u : 8u));
+      const VF inverse = hn::BitCast(kF, hn::ShiftLeft<23>(hn::Sub(hn::Set(kU32, 254u), exponent)));
+      hn::StoreU(hn::IfThenElse(is_bad, nan(), inverse), kF, inv + k);
+      if (is_wide_sf(sf_kind)) {
+        const VF power = hn::BitCast(kF, hn::ShiftLeft<23>(exponent));
+        hn::StoreU(hn::IfThenElse(is_bad, nan(), power), kF, reinterpret_cast<float*>(sf) + k);
+      } else {
+        const VU32 byte =
+            hn::IfThenElse(hn::RebindMask(kU32, is_bad), hn::Set(kU32, 255u), exponent);
+        hn::StoreU(hn::DemoteTo(d8, hn::BitCast(hn::RebindToSigned<DU32>(), byte)), d8, sf + k);
+      }
+    }
+  }
+  return hn::GetLane(hn::MaxOfLanes(kU32, worst)) >= numerics::kInfBits;
+}
+
+template <class Word>
+inline void write_columns(const SfWrite& sf, int64 m_begin, int64 num_m, int64 k_begin, int64 num_k,
+                          const uint8* rows, int64 pitch_bytes) {
+  constexpr int64 kSize = sizeof(Word);
+  for (int64 word = 0; word < num_k / sf.map.pack_k; ++word) {
+    uint8* to = sf.at(m_begin, k_begin + word * sf.map.pack_k);
+    const uint8* from = rows + word * kSize;
+    for (int64 m = 0; m < num_m; ++m) {
+      std::memcpy(to + m * sf.map.stride_m, from + m * pitch_bytes, kSize);
+    }
+  }
+}
+
+/// Writes a tile of stored scaling factors, num_m rows of num_k at a pitch, to any layout but
+/// kTokenPacked. k_begin and num_k are whole packs.
+inline void write(const SfWrite& sf, int32 sf_bytes, int64 m_begin, int64 num_m, int64 k_begin,
+                  int64 num_k, const uint8* rows, int64 pitch_bytes) {
+  const int64 word_bytes = sf_bytes * sf.map.pack_k;
+  if (sf.map.stride_k == word_bytes) {
+    for (int64 m = 0; m < num_m; ++m) {
+      std::memcpy(sf.at(m_begin + m, k_begin), rows + m * pitch_bytes,
+                  static_cast<size_t>(num_k * sf_bytes));
+    }
+  } else if (word_bytes == 4) {
+    write_columns<uint32>(sf, m_begin, num_m, k_begin, num_k, rows, pitch_bytes);
+  } else if (word_bytes == 2) {
+    write_columns<uint16>(sf, m_begin, num_m, k_begin, num_k, rows, pitch_bytes);
+  } else {
+    write_columns<uint8>(sf, m_begin, num_m, k_begin, num_k, rows, pitch_bytes);
+  }
+}
+
+}  // namespace scales
+
+}  // namespace
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace tilekernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // TILEKERNELS_OPS_QUANT_SCALES_INL_H_
