@@ -1,0 +1,454 @@
+// cast_back on SIMD lanes: whole rows a thread. The scaling factors of a row of blocks are widened
+// once, for all its rows; what is left is to load codes, multiply, round and store.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+#include "ops/quant/cast_back/op.h"
+#include "runtime/cpu/cache.h"
+#include "runtime/cpu/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/quant/cast_back/cpu.cpp"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+#include "hwy/highway.h"
+#include "numerics/formats-inl.h"
+#include "ops/quant/scales-inl.h"
+#include "runtime/cpu/store-inl.h"
+
+#ifndef TILEKERNELS_OPS_QUANT_CAST_BACK_CPU_CPP_
+#define TILEKERNELS_OPS_QUANT_CAST_BACK_CPU_CPP_
+namespace tilekernels::cpu {
+
+// Columns that share a scaling factor in the inner loop; narrower or uneven blocks have one for
+// every column.
+constexpr int64 kUnitCols = 16;
+// Blocks of a multiple of so many columns are worth a table.
+constexpr int64 kTableCols = 32;
+
+// How the rows of a call are walked: everything that does not depend on the row.
+struct CastBackPlan {
+  int64 hidden;
+  int64 block_cols;  // at most hidden
+  int64 num_blocks;  // in a row
+  int64 unit_cols;   // kUnitCols or 1, dividing block_cols unless there is one block
+  int64 row_bytes;   // of the output
+  bool by_table;     // whether results are looked up
+  bool stream;       // whether results bypass the cache …
+  bool by_row;       // … after a row of them was gathered, for want of alignment
+};
+
+// The results of a block's codes, lower bytes and upper bytes. Of e4m3 codes by their lower four
+// bits: `low` where the three bits above are 0, else `high`, to which these bits are added.
+struct CastBackTable {
+  uint8 low[32];
+  uint8 high[32];
+};
+
+// A thread's memory besides the tensors. Vectors may run over the end of each part.
+class CastBackScratch {
+ public:
+  explicit CastBackScratch(const CastBackPlan& plan)
+      : num_scales_(plan.num_blocks + kPad),
+        num_spread_(plan.by_table ? plan.num_blocks * kTableFloats
+                                  : plan.hidden / plan.unit_cols + kPad),
+        memory_(std::make_unique_for_overwrite<float[]>(
+            static_cast<size_t>(2 * num_scales_ + num_spread_ + (plan.by_row ? plan.hidden : 0)))) {
+  }
+
+  float* scales() const { return memory_.get(); }
+  // Scaling factors as they are stored, side by side.
+  uint8* raw() const { return reinterpret_cast<uint8*>(scales() + num_scales_); }
+  // A scaling factor for every unit …
+  float* spread() const { return scales() + 2 * num_scales_; }
+  // … or a table for every block.
+  CastBackTable* tables() const { return reinterpret_cast<CastBackTable*>(spread()); }
+  void* row() const { return spread() + num_spread_; }
+
+ private:
+  static constexpr int64 kPad = 64;
+  static constexpr int64 kTableFloats = sizeof(CastBackTable) / sizeof(float);
+  int64 num_scales_;
+  int64 num_spread_;
+  std::unique_ptr<float[]> memory_;
+};
+
+}  // namespace tilekernels::cpu
+#endif  // TILEKERNELS_OPS_QUANT_CAST_BACK_CPU_CPP_
+
+HWY_BEFORE_NAMESPACE();
+namespace tilekernels::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+namespace nm = numerics::HWY_NAMESPACE;
+
+// Not wider: a unit is half of its bytes then, and memory sets the pace anyway.
+using DF = hn::CappedTag<float, 8>;
+using DU16 = nm::U16Of<DF>;
+using DU8 = nm::U8Of<DF>;
+constexpr DF kF;
+constexpr DU16 kU16;
+constexpr DU8 kU8;
+using VF = hn::Vec<DF>;
+using Pair = nm::Pair<DF>;
+using Quad = nm::Quad<DF>;
+constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
+constexpr int64 kStep = 4 * kLanes;  // columns at a time
+
+// ------------------------------ scaling factors
+
+// The last step of a row asks for more scaling factors than there are.
+void pad_scales(float* end) {
+  for (int64 i = 0; i < kStep; i += kLanes) hn::StoreU(hn::Zero(kF), kF, end + i);
+}
+
+// The scaling factors of a row of blocks.
+const float* block_scales(const CastBackArgs& args, const CastBackShape& shape,
+                          const CastBackPlan& plan, int64 block_row,
+                          const CastBackScratch& scratch) {
+  float* sf = scratch.scales();
+  scales::read(args.x_sf, shape.sf_kind, block_row, 0, plan.num_blocks, scratch.raw(), sf);
+  pad_scales(sf + plan.num_blocks);
+  return sf;
+}
+
+// The scaling factors of the units of a row.
+const float* unit_scales(const CastBackArgs& args, const CastBackShape& shape,
+                         const CastBackPlan& plan, int64 block_row,
+                         const CastBackScratch& scratch) {
+  const float* sf = block_scales(args, shape, plan, block_row, scratch);
+  if (plan.block_cols == plan.unit_cols) return sf;
+
+  float* spread = scratch.spread();
+  const int64 num_units = numerics::ceil_div(plan.hidden, plan.unit_cols);
+  const int64 block_units = numerics::ceil_div(plan.block_cols, plan.unit_cols);
+  for (int64 begin = 0; begin < num_units; begin += block_units) {
+    const VF scale = hn::Set(kF, *sf++);
+    const int64 end = std::min(begin + block_units, num_units);
+    for (int64 unit = begin; unit < end; unit += kLanes) hn::StoreU(scale, kF, spread + unit);
+  }
+  pad_scales(spread + num_units);
+  return spread;
+}
+
+// Of the kStep columns from `column`.
+HWY_INLINE Quad load_scales(const float* scales, int64 unit_cols, int64 column) {
+  if (unit_cols == 1) {
+    const float* at = scales + column;
+    return {nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes)),
+            nm::zip_f32(kF, hn::LoadU(kF, at + 2 * kLanes), hn::LoadU(kF, at + 3 * kLanes))};
+  }
+  const VF lower = hn::Set(kF, scales[column / kUnitCols]);
+  const VF upper = hn::Set(kF, scales[(column + kStep / 2) / kUnitCols]);
+  return {{lower, lower}, {upper, upper}};
+}
+
+// ------------------------------ codes to results
+
+template <int32 kOutDtype>
+using Element = std::conditional_t<kOutDtype == numerics::kDTypeF32, float, uint16>;
+
+template <class D, class T>
+HWY_INLINE void store(bool stream, hn::Vec<D> v, D d, T* to) {
+  if (stream) {
+    store<true>(v, d, to);
+  } else {
+    store<false>(v, d, to);
+  }
+}
+
+template <int32 kXDtype>
+constexpr int64 kCodes = kXDtype == numerics::kDTypeE4M3 ? 1 : 2;  // in a byte
+
+template <int32 kXDtype>
+HWY_INLINE Quad widen(const uint8* x) {
+  if constexpr (kXDtype == numerics::kDTypeE4M3) return nm::widen_e4m3(kF, hn::LoadU(kU8, x));
+  if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
+    return nm::widen_e2m1(kF, hn::LoadU(hn::Half<DU8>(), x));
+  }
+}
+
+template <int32 kOutDtype>
+HWY_INLINE void narrow(const Pair& y, bool stream, Element<kOutDtype>* out) {
+  if constexpr (kOutDtype == numerics::kDTypeF32) {
+    const Pair z = nm::unzip_f32(kF, y);
+    store(stream, nm::canonical(kF, z.lo), kF, out);
+    store(stream, nm::canonical(kF, z.hi), kF, out + kLanes);
+  } else if constexpr (kOutDtype == numerics::kDTypeF16) {
+    store(stream, nm::narrow_f16(kF, y), kU16, out);
+  } else {
+    store(stream, nm::narrow_bf16(kF, y), kU16, out);
+  }
+}
+
+// kStep columns.
+template <int32 kXDtype, int32 kOutDtype>
+HWY_INLINE void convert(const uint8* x, const Quad& scales, bool stream, Element<kOutDtype>* out) {
+  const Quad code = widen<kXDtype>(x);
+  const auto times = [](const Pair& a, const Pair& b) {
+    return Pair{hn::Mul(a.lo, b.lo), hn::Mul(a.hi, b.hi)};
+  };
+  narrow<kOutDtype>(times(code.lower, scales.lower), stream, out);
+  narrow<kOutDtype>(times(code.upper, scales.upper), stream, out + kStep / 2);
+}
+
+// Fewer than kStep columns.
+template <int32 kXDtype, int32 kOutDtype>
+void convert_tail(const uint8* x, const Quad& scales, int64 num, Element<kOutDtype>* out) {
+  uint8 codes[kStep] = {};
+  Element<kOutDtype> results[kStep];
+  std::memcpy(codes, x, static_cast<size_t>(num / kCodes<kXDtype>));
+  convert<kXDtype, kOutDtype>(codes, scales, false, results);
+  std::memcpy(out, results, static_cast<size_t>(num) * sizeof(results[0]));
+}
+
+template <int32 kXDtype, int32 kOutDtype>
+void convert_row(const uint8* x, const float* sf, int64 unit_cols, int64 hidden, bool stream,
+                 Element<kOutDtype>* out) {
+  int64 k = 0;
+  for (; k + kStep <= hidden; k += kStep) {
+    convert<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, load_scales(sf, unit_cols, k), stream,
+                                out + k);
+  }
+  if (k < hidden) {
+    convert_tail<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, load_scales(sf, unit_cols, k),
+                                     hidden - k, out + k);
+  }
+}
+
+// ------------------------------ codes to results, by table
+//
+// A block has few different results. Of e2m1 there are 16, whatever the scaling factor. Those of
+// e4m3 differ by their exponent for all but 24 codes, as long as none of them overflows or is
+// subnormal; where the scaling factor does not promise that, the block is computed.
+
+template <int32 kXDtype, int32 kOutDtype>
+constexpr bool kHasTable = kOutDtype == numerics::kDTypeBF16 ||
+                           (kOutDtype == numerics::kDTypeF16 && kXDtype == numerics::kDTypeE2M1x2);
+
+constexpr struct CodeValues {
+  constexpr CodeValues() {
+    for (uint8 i = 0; i < 16; ++i) {
+      e2m1[i] = numerics::e2m1_to_f32(i);
+      e4m3_low[i] = numerics::e4m3_to_f32(i);
+      e4m3_high[i] = numerics::e4m3_to_f32(static_cast<uint8>(16 + i));
+    }
+  }
+  float e2m1[16] = {};
+  float e4m3_low[16] = {};
+  float e4m3_high[16] = {};
+} kCodeValues;
+
+// Lower bytes, then upper bytes, of 16 results less `minus`.
+template <int32 kOutDtype>
+HWY_INLINE void write_table(const float* values, float scale, uint16 minus, uint8* table) {
+  const VF factor = hn::Set(kF, scale);
+  const auto results = [&](const float* at) {
+    const Pair value = nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes));
+    const Pair y{hn::Mul(value.lo, factor), hn::Mul(value.hi, factor)};
+    if constexpr (kOutDtype == numerics::kDTypeF16) return nm::narrow_f16(kF, y);
+    if constexpr (kOutDtype != numerics::kDTypeF16) {
+      return hn::Sub(nm::narrow_bf16(kF, y), hn::Set(kU16, minus));
+    }
+  };
+  const hn::RebindToSigned<DU16> i16;
+  const auto lower = [&](hn::Vec<DU16> v) {
+    return hn::BitCast(i16, hn::And(v, hn::Set(kU16, uint16{0xFF})));
+  };
+  const auto upper = [&](hn::Vec<DU16> v) { return hn::BitCast(i16, hn::ShiftRight<8>(v)); };
+  const auto first = results(values);
+  if constexpr (kLanes == 8) {
+    hn::StoreU(nm::unzip_bytes(kU8, nm::pack_u8(lower(first), upper(first))), kU8, table);
+  } else {
+    const auto second = results(values + 8);
+    hn::StoreU(nm::pack_u8(lower(first), lower(second)), kU8, table);
+    hn::StoreU(nm::pack_u8(upper(first), upper(second)), kU8, table + 16);
+  }
+}
+
+// Whether |sf| · 2^-9 is normal and |sf| · 448 far from overflow.
+HWY_INLINE bool is_easy(float sf) {
+  const uint32 exponent = numerics::abs_bits(sf) >> 23;
+  return exponent >= 10 && exponent <= 244;
+}
+
+template <int32 kXDtype, int32 kOutDtype>
+void write_tables(const float* sf, int64 num, CastBackTable* tables) {
+  for (int64 k = 0; k < num; ++k) {
+    if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
+      write_table<kOutDtype>(kCodeValues.e2m1, sf[k], 0, tables[k].low);
+    } else if (is_easy(sf[k])) {
+      write_table<kOutDtype>(kCodeValues.e4m3_low, sf[k], 0, tables[k].low);
+      write_table<kOutDtype>(kCodeValues.e4m3_high, sf[k], 0x100, tables[k].high);
+    }
+  }
+}
+
+template <int32 kXDtype>
+HWY_INLINE void look_up(const uint8* x, int64 num, const CastBackTable& table, bool stream,
+                        uint16* out) {
+  using V8 = hn::Vec<DU8>;
+  const V8 low_lower = hn::LoadDup128(kU8, table.low);
+  const V8 low_upper = hn::LoadDup128(kU8, table.low + 16);
+  const auto put = [&](V8 lower, V8 upper, uint16* to) {
+    store(stream, hn::BitCast(kU16, hn::InterleaveLower(kU8, lower, upper)), kU16, to);
+    store(stream, hn::BitCast(kU16, hn::InterleaveUpper(kU8, lower, upper)), kU16, to + kStep / 2);
+  };
+  if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
+    for (int64 k = 0; k < num; k += kStep) {
+      const hn::Rebind<uint8, DU16> d_pairs;
+      const auto pairs = hn::PromoteTo(kU16, hn::LoadU(d_pairs, x + k / 2));
+      const auto codes =
+          hn::And(hn::Or(pairs, hn::ShiftLeft<4>(pairs)), hn::Set(kU16, uint16{0x0F0F}));
+      const V8 index = nm::zip_bytes(kU8, hn::BitCast(kU8, codes));
+      put(hn::TableLookupBytes(low_lower, index), hn::TableLookupBytes(low_upper, index), out + k);
+    }
+  } else {
+    const V8 high_lower = hn::LoadDup128(kU8, table.high);
+    const V8 high_upper = hn::LoadDup128(kU8, table.high + 16);
+    const auto bytes = [](uint8 value) { return hn::Set(kU8, value); };
+    for (int64 k = 0; k < num; k += kStep) {
+      const V8 code = nm::zip_bytes(kU8, hn::LoadU(kU8, x + k));
+      const V8 magnitude = hn::And(code, bytes(0x7F));
+      const V8 index = hn::And(code, bytes(0x0F));
+      const V8 top =
+          hn::And(hn::BitCast(kU8, hn::ShiftRight<4>(hn::BitCast(kU16, magnitude))), bytes(0x07));
+      const auto is_low = hn::Eq(top, hn::Zero(kU8));
+      const V8 lower = hn::IfThenElse(is_low, hn::TableLookupBytes(low_lower, index),
+                                      hn::TableLookupBytes(high_lower, index));
+      const V8 upper = hn::IfThenElse(is_low, hn::TableLookupBytes(low_upper, index),
+                                      hn::TableLookupBytes(high_upper, index));
+      const V8 signed_upper = hn::Xor(hn::Add(upper, top), hn::And(code, bytes(0x80)));
+      const auto is_nan = hn::Eq(magnitude, bytes(0x7F));
+      put(hn::Or(lower, hn::VecFromMask(kU8, is_nan)),
+          hn::IfThenElse(is_nan, bytes(0x7F), signed_upper), out + k);
+    }
+  }
+}
+
+template <int32 kXDtype, int32 kOutDtype>
+void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables,
+                 const CastBackPlan& plan, bool stream, uint16* out) {
+  for (int64 block = 0; block < plan.num_blocks; ++block) {
+    const int64 begin = block * plan.block_cols;
+    const int64 end = std::min(begin + plan.block_cols, plan.hidden);
+    const int64 num = (end - begin) / kStep * kStep;
+    const VF scale = hn::Set(kF, sf[block]);
+    const Quad scales{{scale, scale}, {scale, scale}};
+    if (kXDtype == numerics::kDTypeE2M1x2 || is_easy(sf[block])) {
+      look_up<kXDtype>(x + begin / kCodes<kXDtype>, num, tables[block], stream, out + begin);
+    } else {
+      for (int64 k = begin; k < begin + num; k += kStep) {
+        convert<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, scales, stream, out + k);
+      }
+    }
+    if (begin + num < end) {
+      convert_tail<kXDtype, kOutDtype>(x + (begin + num) / kCodes<kXDtype>, scales,
+                                       end - begin - num, out + begin + num);
+    }
+  }
+}
+
+// ------------------------------ rows
+
+template <int32 kXDtype, int32 kOutDtype>
+void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const CastBackPlan& plan,
+                  int64 begin, int64 end, const CastBackScratch& scratch) {
+  using Out = Element<kOutDtype>;
+  const bool stream = plan.stream && !plan.by_row;
+  const float* sf = nullptr;
+  int64 block_row = -1;
+  for (int64 m = begin; m < end; ++m) {
+    if (m / shape.block_rows != block_row) {
+      block_row = m / shape.block_rows;
+      if constexpr (kHasTable<kXDtype, kOutDtype>) {
+        if (plan.by_table) {
+          sf = block_scales(args, shape, plan, block_row, scratch);
+          write_tables<kXDtype, kOutDtype>(sf, plan.num_blocks, scratch.tables());
+        }
+      }
+      if (!plan.by_table) sf = unit_scales(args, shape, plan, block_row, scratch);
+    }
+    const uint8* x = args.x + m * args.x_stride;
+    Out* const out = static_cast<Out*>(args.out) + m * plan.hidden;
+    Out* const row = plan.by_row ? static_cast<Out*>(scratch.row()) : out;
+    if constexpr (kHasTable<kXDtype, kOutDtype>) {
+      if (plan.by_table) {
+        look_up_row<kXDtype, kOutDtype>(x, sf, scratch.tables(), plan, stream, row);
+      }
+    }
+    if (!plan.by_table) {
+      convert_row<kXDtype, kOutDtype>(x, sf, plan.unit_cols, plan.hidden, stream, row);
+    }
+    if (plan.by_row) stream_copy(out, row, plan.row_bytes);
+  }
+}
+
+template <int32 kXDtype>
+void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const CastBackPlan& plan,
+                  int64 begin, int64 end, const CastBackScratch& scratch) {
+  using namespace numerics;  // NOLINT: the dtypes' numbers
+  if (shape.out_dtype == kDTypeF32) {
+    convert_rows<kXDtype, kDTypeF32>(args, shape, plan, begin, end, scratch);
+  } else if (shape.out_dtype == kDTypeF16) {
+    convert_rows<kXDtype, kDTypeF16>(args, shape, plan, begin, end, scratch);
+  } else {
+    convert_rows<kXDtype, kDTypeBF16>(args, shape, plan, begin, end, scratch);
+  }
+}
+
+}  // namespace
+
+void cast_back(const CastBackArgs& args, const CastBackShape& shape, const CastBackPlan& plan,
+               int64 begin, int64 end, const CastBackScratch& scratch) {
+  if (shape.x_dtype == numerics::kDTypeE4M3) {
+    convert_rows<numerics::kDTypeE4M3>(args, shape, plan, begin, end, scratch);
+  } else {
+    convert_rows<numerics::kDTypeE2M1x2>(args, shape, plan, begin, end, scratch);
+  }
+}
+
+// NOLINTNEXTLINE(google-readability-namespace-comments)
+}  // namespace tilekernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tilekernels::cpu {
+namespace {
+
+HWY_EXPORT(cast_back);
+
+CastBackPlan make_plan(const CastBackArgs& args, const CastBackShape& shape) {
+  CastBackPlan plan;
+  plan.hidden = shape.hidden;
+  plan.block_cols = std::min(shape.block_cols, shape.hidden);
+  plan.num_blocks = numerics::ceil_div(plan.hidden, plan.block_cols);
+  const bool is_even = plan.num_blocks == 1 || plan.block_cols % kUnitCols == 0;
+  plan.unit_cols = is_even ? kUnitCols : 1;
+  // kHasTable
+  const bool has_table =
+      shape.out_dtype == numerics::kDTypeBF16 ||
+      (shape.out_dtype == numerics::kDTypeF16 && shape.x_dtype == numerics::kDTypeE2M1x2);
+  plan.by_table = has_table && (plan.num_blocks == 1 || plan.block_cols % kTableCols == 0);
+  plan.row_bytes = plan.hidden * (shape.out_dtype == numerics::kDTypeF32 ? 4 : 2);
+  plan.stream = should_stream(args.num_tokens * plan.row_bytes);
+  plan.by_row =
+      plan.stream && !HWY_STATIC_DISPATCH(is_streamable)(args.out, plan.row_bytes, plan.row_bytes);
+  return plan;
+}
+
+}  // namespace
+
+void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launch&) {
+  const auto convert = HWY_DYNAMIC_DISPATCH(cast_back);
+  const CastBackPlan plan = make_plan(args, shape);
+  const double nanoseconds = 0.2 * static_cast<double>(plan.hidden);
+  parallel_for(args.num_tokens, items_per_thread(nanoseconds), [&](int64 begin, int64 end) {
+    convert(args, shape, plan, begin, end, CastBackScratch(plan));
+  });
+}
+
+}  // namespace tilekernels::cpu
+#endif
