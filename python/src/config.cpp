@@ -1,0 +1,74 @@
+// Registers the settings and the facts about this machine.
+#include "tilekernels/config.h"
+
+#include "call.h"
+#include "tilekernels/version.h"
+
+namespace tilekernels::python {
+namespace {
+
+const Registration kVersion("version", "version",
+                            [](PyCall& call) { call.give(std::optional<std::string>(version())); });
+
+const Registration kDtypeNames("dtype_names", "dtype_names", [](PyCall& call) {
+  std::vector<std::string> names;
+  for (int i = 0; i < kNumDTypes; ++i) names.emplace_back(name(static_cast<DType>(i)));
+  call.give(names);
+});
+
+const Registration kBackends("backends", "backends", [](PyCall& call) {
+  std::vector<std::string> texts;
+  for (const BackendStatus& status : backends()) {
+    texts.emplace_back(name(status.backend));
+    texts.emplace_back(status.available ? "yes" : "");
+    texts.push_back(status.detail);
+  }
+  call.give(texts);
+});
+
+const Registration kSetBackend("set_backend", "set_backend", [](PyCall& call) {
+  const auto backend = call.maybe_text();
+  set_backend(backend ? std::optional(backend_from_name(*backend)) : std::nullopt);
+});
+const Registration kGetBackend("get_backend", "get_backend", [](PyCall& call) {
+  const std::optional<Backend> backend = get_backend();
+  call.give(backend ? std::optional<std::string>(name(*backend)) : std::nullopt);
+});
+
+const Registration kSetNumThreads("set_num_threads", "set_num_threads", [](PyCall& call) {
+  set_num_threads(call.integer("num_threads"));
+});
+const Registration kGetNumThreads("get_num_threads", "get_num_threads",
+                                  [](PyCall& call) { call.give(int64_t{get_num_threads()}); });
+
+const Registration kCpuTargets("cpu_targets", "cpu_targets",
+                               [](PyCall& call) { call.give(cpu_targets()); });
+const Registration kSetCpuTarget("set_cpu_target", "set_cpu_target",
+                                 [](PyCall& call) { set_cpu_target(call.text()); });
+const Registration kGetCpuTarget("get_cpu_target", "get_cpu_target", [](PyCall& call) {
+  call.give(std::optional<std::string>(get_cpu_target()));
+});
+
+const Registration kSetCheckData("set_check_data", "set_check_data",
+                                 [](PyCall& call) { set_check_data(call.flag()); });
+const Registration kGetCheckData("get_check_data", "get_check_data",
+                                 [](PyCall& call) { call.give(get_check_data()); });
+
+const Registration kSetAmaxClamp("set_amax_clamp_for_quant", "set_amax_clamp_for_quant",
+                                 [](PyCall& call) {
+                                   const DType fmt = call.dtype();
+                                   const bool use_e4m3_sf = call.flag();
+                                   set_amax_clamp_for_quant(fmt, use_e4m3_sf,
+                                                            static_cast<float>(call.number()));
+                                 });
+const Registration kGetAmaxClamp("get_amax_clamp_for_quant", "get_amax_clamp_for_quant",
+                                 [](PyCall& call) {
+                                   const DType fmt = call.dtype();
+                                   call.give(double{get_amax_clamp_for_quant(fmt, call.flag())});
+                                 });
+
+const Registration kReset("reset_runtime_config", "reset_runtime_config",
+                          [](PyCall&) { reset_runtime_config(); });
+
+}  // namespace
+}  // namespace tilekernels::python

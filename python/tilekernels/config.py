@@ -1,0 +1,141 @@
+"""Settings of the process. Thread-safe; an op reads each of them once per call."""
+
+from __future__ import annotations
+
+from typing import List, NamedTuple, Optional
+
+from . import _native
+from ._arrays import format_number
+
+__all__ = [
+    "BackendStatus", "backends", "set_backend", "get_backend", "set_num_threads",
+    "get_num_threads", "cpu_targets", "set_cpu_target", "get_cpu_target", "set_check_data",
+    "get_check_data", "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
+    "reset_runtime_config",
+]
+
+_backends = _native.function("backends")
+_set_backend = _native.function("set_backend")
+_get_backend = _native.function("get_backend")
+_set_num_threads = _native.function("set_num_threads")
+_get_num_threads = _native.function("get_num_threads")
+_cpu_targets = _native.function("cpu_targets")
+_set_cpu_target = _native.function("set_cpu_target")
+_get_cpu_target = _native.function("get_cpu_target")
+_set_check_data = _native.function("set_check_data")
+_get_check_data = _native.function("get_check_data")
+_set_amax_clamp = _native.function("set_amax_clamp_for_quant")
+_get_amax_clamp = _native.function("get_amax_clamp_for_quant")
+_reset = _native.function("reset_runtime_config")
+
+
+class BackendStatus(NamedTuple):
+    """Whether a backend can run here, and if not, the one sentence that says why."""
+
+    backend: str
+    available: bool
+    detail: str
+
+
+def backends() -> List[BackendStatus]:
+    """The state of every backend on this machine: reference, cpu, cuda, ascend."""
+    texts = [str(text) for text in _backends()]
+    return [BackendStatus(texts[i], texts[i + 1] == "yes", texts[i + 2])
+            for i in range(0, len(texts), 3)]
+
+
+def set_backend(backend: Optional[str]) -> None:
+    """Forces every call onto one backend; None takes the tensors' device again.
+
+    Starts from TILEKERNELS_BACKEND. Forcing a backend never changes a layout or a result.
+
+    Raises:
+        ValueError: Another name than reference, cpu, cuda or ascend.
+    """
+    _set_backend(backend)
+
+
+def get_backend() -> Optional[str]:
+    """The forced backend, or None."""
+    backend = _get_backend()
+    return None if backend is None else str(backend)
+
+
+def set_num_threads(num_threads: int) -> None:
+    """Threads of the cpu backend; 0 (the start value, or TILEKERNELS_NUM_THREADS) takes every core
+    that this process may run on.
+
+    Raises:
+        ValueError: Negative or above 1024.
+    """
+    _set_num_threads(num_threads)
+
+
+def get_num_threads() -> int:
+    """The number in force: at least 1."""
+    return _get_num_threads()
+
+
+def cpu_targets() -> List[str]:
+    """The SIMD targets of the cpu backend that this machine can run, best first ("AVX3", "AVX2").
+
+    Empty on a machine without any: the reference then serves the cpu backend.
+    """
+    return [str(target) for target in _cpu_targets()]
+
+
+def set_cpu_target(target: str) -> None:
+    """Forces one target of `cpu_targets()`; an empty name takes the best again.
+
+    For tests and measurements: not to be changed while calls are running. Starts from
+    TILEKERNELS_CPU_TARGET.
+
+    Raises:
+        ValueError: A name that is not in `cpu_targets()`.
+    """
+    _set_cpu_target(target)
+
+
+def get_cpu_target() -> str:
+    """The target that the next call runs; empty when there is none."""
+    return str(_get_cpu_target())
+
+
+def set_check_data(enabled: bool) -> None:
+    """Whether faults in the data are reported (`DataError`). On unless TILEKERNELS_CHECK_DATA=0."""
+    _set_check_data(enabled)
+
+
+def get_check_data() -> bool:
+    """Whether faults in the data are reported."""
+    return _get_check_data()
+
+
+def set_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool, value: float) -> None:
+    """The smallest amax from which a scaling factor is computed.
+
+    Defaults: 1e-4 and 448·2^-9 for e4m3, 6·2^-126 and 6·2^-9 for e2m1.
+
+    Args:
+        fmt: Format of the data, "e4m3" or "e2m1".
+        use_e4m3_sf: Whether the scaling factors are e4m3.
+        value: The new clamp.
+
+    Raises:
+        ValueError: Another format, or a value that is not finite or lies below Q·2^-126 (with e4m3
+            scales Q·2^-9), Q being the format's largest number: the scaling factor would not be a
+            normal number.
+    """
+    number = format_number("set_amax_clamp_for_quant", fmt, ("e4m3", "e2m1"))
+    _set_amax_clamp(number, use_e4m3_sf, value)
+
+
+def get_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool) -> float:
+    """The clamp in force for a format of the data and e4m3 or other scaling factors."""
+    number = format_number("get_amax_clamp_for_quant", fmt, ("e4m3", "e2m1"))
+    return _get_amax_clamp(number, use_e4m3_sf)
+
+
+def reset_runtime_config() -> None:
+    """Restores every setting of this module to its start value."""
+    _reset()
