@@ -44,7 +44,8 @@ struct Options {
 constexpr int64_t kReferenceLimit = int64_t{512} << 20;
 constexpr int kMinReps = 20;
 constexpr int kMaxReps = 2000;
-constexpr double kMinSampleUs = 50;  // shorter calls are repeated within a sample
+constexpr int64_t kMinPlotBytes = 1 << 20;  // smaller calls are bound by their start, not by memory
+constexpr double kMinSampleUs = 50;         // shorter calls are repeated within a sample
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(
@@ -323,6 +324,7 @@ const char* colour(Backend backend) {
 std::string plot(const std::vector<Result>& results, bool cold) {
   std::vector<Bar> bars;
   for (const Result& result : results) {
+    if (result.bytes < kMinPlotBytes) continue;
     char text[64];
     std::snprintf(text, sizeof(text), "%.0f %%, %.1f GB/s", 100 * result.share_of_copy,
                   result.gbs());
@@ -331,7 +333,8 @@ std::string plot(const std::vector<Result>& results, bool cold) {
   }
   const Machine here = machine();
   const std::string subtitle = here.cpu + ", " + std::to_string(get_num_threads()) + " threads, " +
-                               (cold ? "cold" : "warm") + " caches, tilekernels " + version() +
+                               (cold ? "cold" : "warm") +
+                               " caches, shapes of 1 MiB and more; tilekernels " + version() +
                                ", " + now().substr(0, 10);
   return bar_plot("Speed as a share of the fastest copy of the same bytes", subtitle, bars);
 }

@@ -1,4 +1,4 @@
-// Writes the SVG by hand: text, lines and rectangles.
+// Lays the bars out and writes the SVG: text, lines and rectangles.
 #include "plot.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ constexpr double kMargin = 20;
 constexpr double kRow = 22;
 constexpr double kBar = 14;
 constexpr double kHeading = 32;
-constexpr double kGlyph = 6.6;  // a generous mean width at 12 px
+constexpr double kGlyph = 7.0;  // a generous mean width at 12 px
 constexpr double kValueWidth = 130;
 
 std::string number(double value) {
@@ -45,6 +45,56 @@ std::string escaped(const std::string& plain) {
   return text;
 }
 
+std::vector<std::string> parts_of(const std::string& label) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= label.size();) {
+    const size_t end = std::min(label.find(',', begin), label.size());
+    parts.push_back(label.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool contains(const std::vector<std::string>& parts, const std::string& part) {
+  return std::find(parts.begin(), parts.end(), part) != parts.end();
+}
+
+struct Group {
+  std::string name;
+  std::string shared;  // what all labels have in common
+  std::vector<Bar> bars;
+};
+
+void factor_out(Group& group) {
+  if (group.bars.size() < 2) return;
+  std::vector<std::string> shared;
+  for (const std::string& part : parts_of(group.bars[0].label)) {
+    bool everywhere = true;
+    for (const Bar& bar : group.bars) {
+      everywhere = everywhere && contains(parts_of(bar.label), part);
+    }
+    if (everywhere) shared.push_back(part);
+  }
+  for (const std::string& part : shared) group.shared += (group.shared.empty() ? "" : ", ") + part;
+  for (Bar& bar : group.bars) {
+    std::string label;
+    for (const std::string& part : parts_of(bar.label)) {
+      if (!contains(shared, part)) label += (label.empty() ? "" : ", ") + part;
+    }
+    bar.label = label;
+  }
+}
+
+std::vector<Group> groups_of(const std::vector<Bar>& bars) {
+  std::vector<Group> groups;
+  for (const Bar& bar : bars) {
+    if (groups.empty() || groups.back().name != bar.group) groups.push_back({bar.group, "", {}});
+    groups.back().bars.push_back(bar);
+  }
+  for (Group& group : groups) factor_out(group);
+  return groups;
+}
+
 std::string text_at(double x, double y, const char* kind, const std::string& plain) {
   return "<text class=\"" + std::string(kind) + "\" x=\"" + number(x) + "\" y=\"" + number(y) +
          "\">" + escaped(plain) + "</text>\n";
@@ -64,6 +114,8 @@ constexpr char kStyle[] =
     ".tick, .copy { text-anchor: middle; font-size: 11px; }\n"
     ".copy { font-weight: 600; }\n"
     ".op { font-weight: 600; font-size: 13px; }\n"
+    ".op, .shared { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }\n"
+    ".shared { font-weight: 400; font-size: 12px; fill: #57606a; }\n"
     ".label { text-anchor: end; }\n"
     ".grid { stroke: #d8dee4; }\n"
     ".limit { stroke: #24292f; stroke-dasharray: 4 3; }\n"
@@ -73,22 +125,24 @@ constexpr char kStyle[] =
 
 std::string bar_plot(const std::string& title, const std::string& subtitle,
                      const std::vector<Bar>& bars) {
+  const std::vector<Group> groups = groups_of(bars);
   size_t longest = 0;
   double highest = 1;
-  int headings = 0;
-  for (size_t i = 0; i < bars.size(); ++i) {
-    longest = std::max(longest, bars[i].label.size());
-    highest = std::max(highest, bars[i].share);
-    if (i == 0 || bars[i].group != bars[i - 1].group) ++headings;
+  for (const Group& group : groups) {
+    for (const Bar& bar : group.bars) {
+      longest = std::max(longest, bar.label.size());
+      highest = std::max(highest, bar.share);
+    }
   }
-  constexpr double kTick = 0.25;
-  const double scale_end = std::ceil(highest / kTick - 1e-9) * kTick;
+  const double step = highest > 4 ? std::ceil(highest / 6) : highest > 1.25 ? 0.5 : 0.25;
+  const double scale_end = std::ceil(highest / step - 1e-9) * step;
   const double left = kMargin + kGlyph * static_cast<double>(longest) + 10;
-  const double right = std::max(kWidth, left + 300) - kMargin - kValueWidth;
+  const double right = std::max(kWidth, left + 500) - kMargin - kValueWidth;
   const double width = right + kValueWidth + kMargin;
   const double per_share = (right - left) / scale_end;
   const double top = 92;
-  const double bottom = top + kHeading * headings + kRow * static_cast<double>(bars.size()) + 6;
+  const double bottom = top + kHeading * static_cast<double>(groups.size()) +
+                        kRow * static_cast<double>(bars.size()) + 6;
   const double height = bottom + kMargin;
 
   std::string svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + number(width) +
@@ -97,29 +151,28 @@ std::string bar_plot(const std::string& title, const std::string& subtitle,
                     "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n";
   svg += text_at(kMargin, 32, "title", title);
   svg += text_at(kMargin, 53, "note", subtitle);
-  // Sparse ticks where the scale is long, so that their texts do not touch.
-  const double step = scale_end > 2 ? std::ceil(scale_end / 8) : kTick;
   for (double tick = 0; tick <= scale_end + 1e-9; tick += step) {
     const double x = left + tick * per_share;
     const bool is_copy = std::fabs(tick - 1) < 1e-9;
     svg += vertical(x, top, bottom, is_copy ? "limit" : "grid");
     const std::string percent = std::to_string(static_cast<int>(std::lround(tick * 100))) + " %";
-    svg += text_at(x, top - 8, is_copy ? "copy" : "tick", is_copy ? "copy = " + percent : percent);
+    svg += text_at(x, top - 8, is_copy ? "copy" : "tick", is_copy ? "copy" : percent);
   }
   double y = top;
-  for (size_t i = 0; i < bars.size(); ++i) {
-    const Bar& bar = bars[i];
-    if (i == 0 || bar.group != bars[i - 1].group) {
-      svg += text_at(kMargin, y + kHeading - 10, "op", bar.group);
-      y += kHeading;
+  for (const Group& group : groups) {
+    svg += "<text class=\"op\" x=\"" + number(kMargin) + "\" y=\"" + number(y + kHeading - 10) +
+           "\">" + escaped(group.name) + "<tspan class=\"shared\" dx=\"10\">" +
+           escaped(group.shared) + "</tspan></text>\n";
+    y += kHeading;
+    for (const Bar& bar : group.bars) {
+      const double length = std::max(bar.share * per_share, 1.0);
+      svg += text_at(left - 8, y + kBar, "label", bar.label);
+      svg += "<rect x=\"" + number(left) + "\" y=\"" + number(y + 3) + "\" width=\"" +
+             number(length) + "\" height=\"" + number(kBar) + "\" rx=\"2\" fill=\"" + bar.colour +
+             "\"/>\n";
+      svg += text_at(left + length + 6, y + kBar, "value", bar.text);
+      y += kRow;
     }
-    const double length = std::max(bar.share * per_share, 1.0);
-    svg += text_at(left - 8, y + kBar, "label", bar.label);
-    svg += "<rect x=\"" + number(left) + "\" y=\"" + number(y + 3) + "\" width=\"" +
-           number(length) + "\" height=\"" + number(kBar) + "\" rx=\"2\" fill=\"" + bar.colour +
-           "\"/>\n";
-    svg += text_at(left + length + 6, y + kBar, "value", bar.text);
-    y += kRow;
   }
   return svg + "</svg>\n";
 }
