@@ -328,26 +328,39 @@ HWY_INLINE void look_up(const uint8* x, int64 num, const CastBackTable& table, b
   }
 }
 
+// A block, or the rest of one, that is not looked up.
+template <int32 kXDtype, int32 kOutDtype>
+HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream,
+                                Element<kOutDtype>* out) {
+  const VF scale = hn::Set(kF, sf);
+  const Quad scales{{scale, scale}, {scale, scale}};
+  int64 k = 0;
+  for (; k + kStep <= num; k += kStep) {
+    convert<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, scales, stream, out + k);
+  }
+  if (k < num) {
+    convert_tail<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, scales, num - k, out + k);
+  }
+}
+
 template <int32 kXDtype, int32 kOutDtype>
 void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables,
                  const CastBackPlan& plan, bool stream, uint16* out) {
-  for (int64 block = 0; block < plan.num_blocks; ++block) {
-    const int64 begin = block * plan.block_cols;
-    const int64 end = std::min(begin + plan.block_cols, plan.hidden);
-    const int64 num = (end - begin) / kStep * kStep;
-    const VF scale = hn::Set(kF, sf[block]);
-    const Quad scales{{scale, scale}, {scale, scale}};
-    if (kXDtype == numerics::kDTypeE2M1x2 || is_easy(sf[block])) {
-      look_up<kXDtype>(x + begin / kCodes<kXDtype>, num, tables[block], stream, out + begin);
-    } else {
-      for (int64 k = begin; k < begin + num; k += kStep) {
-        convert<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, scales, stream, out + k);
-      }
+  const int64 block_bytes = plan.block_cols / kCodes<kXDtype>;
+  int64 rest = plan.hidden;
+  for (; rest > 0; rest -= plan.block_cols) {
+    const int64 num = std::min(plan.block_cols, rest);
+    const bool has_table = kXDtype == numerics::kDTypeE2M1x2 || is_easy(*sf);
+    const int64 looked_up = has_table ? num & -kStep : 0;
+    look_up<kXDtype>(x, looked_up, *tables, stream, out);
+    if (looked_up < num) {
+      convert_block<kXDtype, kOutDtype>(x + looked_up / kCodes<kXDtype>, *sf, num - looked_up,
+                                        stream, out + looked_up);
     }
-    if (begin + num < end) {
-      convert_tail<kXDtype, kOutDtype>(x + (begin + num) / kCodes<kXDtype>, scales,
-                                       end - begin - num, out + begin + num);
-    }
+    x += block_bytes;
+    out += plan.block_cols;
+    ++sf;
+    ++tables;
   }
 }
 
