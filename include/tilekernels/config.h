@@ -1,6 +1,7 @@
 // Settings of the process. Thread-safe; an op reads each of them once per call.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -37,6 +38,11 @@ std::string get_cpu_target();
 void set_check_data(bool enabled);
 bool get_check_data();
 
+/// Whether CUDA kernels are launched with programmatic dependent launch: a kernel may then start
+/// while its predecessor in the stream ends, and waits before it reads. Off at the start.
+void set_pdl(bool enabled);
+bool get_pdl();
+
 /// The smallest amax from which a scaling factor is computed, by format of the data (`kE4M3` or
 /// `kE2M1x2`) and whether the scales are e4m3. Defaults: 1e-4 and 448·2^-9 for e4m3, 6·2^-126 and
 /// 6·2^-9 for e2m1.
@@ -45,6 +51,12 @@ bool get_check_data();
 /// factor would not be a normal number.
 void set_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf, float value);
 float get_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf);
+
+/// Takes a warning: one sentence, each said once. Called by any thread; must not throw.
+using LogHook = std::function<void(std::string_view)>;
+/// Where warnings go, such as that the kernel cache cannot be written. Empty, as at the start:
+/// nowhere, for the library prints nothing. Not touched by `reset_runtime_config`.
+void set_log_hook(LogHook hook);
 
 /// Restores every setting of this header to its start value.
 void reset_runtime_config();

@@ -116,7 +116,8 @@ class Allocator {
   virtual std::shared_ptr<void> allocate(int64_t size_bytes, Device device, Stream stream) = 0;
 };
 
-/// The library's allocator: aligned host memory.
+/// The library's allocator: aligned host memory, and CUDA memory from a stream-ordered pool, which
+/// is free again on the same stream when its last owner lets go; the stream must still be there.
 Allocator& default_allocator();
 
 /// A tensor that owns, or shares, its memory. Copies share.
@@ -125,7 +126,7 @@ class Tensor {
   Tensor() = default;
   Tensor(const TensorView& view, std::shared_ptr<void> storage)
       : view_(view), storage_(std::move(storage)) {}
-  /// Host memory, not initialised.
+  /// Memory of `default_allocator()`, not initialised.
   explicit Tensor(const TensorSpec& spec);
 
   const TensorView& view() const { return view_; }
@@ -137,5 +138,11 @@ class Tensor {
   TensorView view_;
   std::shared_ptr<void> storage_;
 };
+
+/// Copies the storage of one tensor to another of the same shape, dtype and strides, between host
+/// and CUDA memory in any direction, gaps between rows included; done when it returns.
+/// Errors: std::invalid_argument for tensors that differ; BackendError.
+void copy(const TensorView& to, const TensorView& from);
+void copy(const TensorView& to, const TensorView& from, Stream stream);
 
 }  // namespace tilekernels

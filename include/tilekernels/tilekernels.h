@@ -1,6 +1,7 @@
 // Everything of the public interface.
 #pragma once
 
+#include "tilekernels/cache.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/config.h"
 #include "tilekernels/device.h"

@@ -1,6 +1,7 @@
 // Chooses the backend of a call and reports the faults that host backends found in the data.
 #include "core/kernel_table.h"
 
+#include <atomic>
 #include <stdexcept>
 #include <string>
 
@@ -44,6 +45,13 @@ std::string available_kernels(const KernelPresence& presence) {
   return text;
 }
 
+// What the error words of devices stand for, by op id.
+struct DeviceFaults {
+  std::atomic<const char*> op{nullptr};
+  std::atomic<const FaultNames*> names{nullptr};
+};
+DeviceFaults device_faults[256];
+
 BackendStatus status(Backend backend) {
   switch (backend) {
     case Backend::kReference:
@@ -86,7 +94,7 @@ Backend choose_backend(std::string_view op, const Call& call, Device device,
     if (!forced) return Backend::kReference;
     throw BackendError(message(op, kNoSimd));
   }
-  if (backend == Backend::kCuda || backend == Backend::kAscend) {
+  if (backend == Backend::kAscend || (backend == Backend::kCuda && !cuda::is_available())) {
     const BackendStatus found = status(backend);
     if (!found.available) throw BackendError(message(op, found.detail));
   }
@@ -111,8 +119,18 @@ void throw_fault(std::string_view op, uint64_t word, const FaultNames& faults) {
   }
 }
 
-void check_errors(Stream) {
-  // Host backends report at the end of each call; no device backend queues work in this build.
+void remember_faults(const char* op, const FaultNames& faults) {
+  DeviceFaults& of = device_faults[faults.op_id & 0xFF];
+  of.op.store(op, std::memory_order_relaxed);
+  of.names.store(&faults, std::memory_order_release);
+}
+
+void check_errors(Stream stream) {
+  const uint64_t word = cuda::take_fault(stream);
+  if (word == numerics::kNoFault) return;
+  const DeviceFaults& of = device_faults[numerics::fault_op(word)];
+  const FaultNames* const names = of.names.load(std::memory_order_acquire);
+  if (names != nullptr) throw_fault(of.op.load(std::memory_order_relaxed), word, *names);
 }
 
 }  // namespace tilekernels

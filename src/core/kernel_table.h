@@ -22,8 +22,10 @@ struct KernelPresence {
 Backend choose_backend(std::string_view op, const Call& call, Device device,
                        const KernelPresence& presence);
 
-/// The argument that each kind of fault is about; null for a kind that the op never reports.
+/// The faults that an op reports: its id in the error word, and the argument that each kind is
+/// about; null for a kind that it never reports.
 struct FaultNames {
+  int32 op_id = 0;
   const char* not_finite = nullptr;
   const char* index_out_of_range = nullptr;
   const char* position_out_of_range = nullptr;
@@ -31,6 +33,9 @@ struct FaultNames {
 
 /// Throws the DataError that a host backend's error word stands for, unless the check is off.
 void throw_fault(std::string_view op, uint64_t word, const FaultNames& faults);
+
+/// Notes what the error word of a device, read long after the call, says with that op's id.
+void remember_faults(const char* op, const FaultNames& faults);
 
 /// The kernels of an op; an empty slot is a missing kernel and gives one uniform error.
 template <class Args, class Shape>
@@ -50,7 +55,10 @@ struct KernelTable {
     const Launch launch{device, call.stream};
     uint64 word = numerics::kNoFault;
     // The cuda launch replaces the pointer by the device's own word.
-    if constexpr (requires { args.fault; }) args.fault = &word;
+    if constexpr (requires { args.fault; }) {
+      args.fault = &word;
+      if (backend == Backend::kCuda) remember_faults(op, faults);
+    }
     kernels[static_cast<int>(backend)](args, shape, launch);
     if (call.ran != nullptr) *call.ran = backend;
     if (word != numerics::kNoFault) throw_fault(op, word, faults);

@@ -7,11 +7,14 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "core/message.h"
 #include "numerics/scaling.h"
 #include "runtime/cpu/targets.h"
+#include "tilekernels/cache.h"
 
 namespace tilekernels {
 namespace {
@@ -77,6 +80,7 @@ struct Settings {
   std::atomic<int> backend{start_backend()};
   std::atomic<int> num_threads{start_num_threads()};
   std::atomic<bool> check_data{start_check_data()};
+  std::atomic<bool> pdl{false};
   std::atomic<float> amax_clamps[2][2] = {
       {numerics::default_amax_clamp(false, false), numerics::default_amax_clamp(false, true)},
       {numerics::default_amax_clamp(true, false), numerics::default_amax_clamp(true, true)}};
@@ -86,6 +90,27 @@ struct Settings {
 Settings& settings() {
   static Settings settings;
   return settings;
+}
+
+std::string start_cache_dir() {
+  if (const char* folder = environment("TILEKERNELS_CACHE_DIR")) return folder;
+  // A relative path there is to be ignored, says the XDG base directory specification.
+  const char* caches = environment("XDG_CACHE_HOME");
+  if (caches != nullptr && *caches == '/') {
+    return std::string(caches) + "/tilekernels";
+  }
+  if (const char* home = environment("HOME")) return std::string(home) + "/.cache/tilekernels";
+  return "";
+}
+
+struct CacheDir {
+  std::mutex mutex;
+  std::string folder = start_cache_dir();
+};
+
+CacheDir& cache_dir_setting() {
+  static CacheDir setting;
+  return setting;
 }
 
 void check_clamp(std::string_view op, std::string_view argument, bool is_e2m1, bool use_e4m3_sf,
@@ -150,6 +175,25 @@ void set_check_data(bool enabled) { settings().check_data = enabled; }
 
 bool get_check_data() { return settings().check_data; }
 
+void set_pdl(bool enabled) { settings().pdl = enabled; }
+
+bool get_pdl() { return settings().pdl; }
+
+std::string cache_dir() {
+  const std::lock_guard lock(cache_dir_setting().mutex);
+  return cache_dir_setting().folder;
+}
+
+void set_cache_dir(std::string folder) {
+  const std::lock_guard lock(cache_dir_setting().mutex);
+  cache_dir_setting().folder = std::move(folder);
+}
+
+std::string nvrtc_library() {
+  const char* path = environment("TILEKERNELS_NVRTC_LIBRARY");
+  return path == nullptr ? "" : path;
+}
+
 void set_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf, float value) {
   const bool fp4 = is_e2m1("set_amax_clamp_for_quant", fmt);
   check_clamp("set_amax_clamp_for_quant", "value", fp4, use_e4m3_sf, value);
@@ -174,6 +218,7 @@ void reset_runtime_config() {
   now.backend = start.backend.load();
   now.num_threads = start.num_threads.load();
   now.check_data = start.check_data.load();
+  now.pdl = start.pdl.load();
   for (int i = 0; i < 4; ++i) {
     now.amax_clamps[i / 2][i % 2] = start.amax_clamps[i / 2][i % 2].load();
   }

@@ -1,6 +1,8 @@
 // The process's settings: start values from the environment, read once; then the setters.
 #pragma once
 
+#include <string>
+
 #include "tilekernels/config.h"
 
 namespace tilekernels {
@@ -8,5 +10,8 @@ namespace tilekernels {
 /// The floor under amax for one call: the caller's, else the process's; checked.
 float amax_clamp_or_default(const char* op, const std::optional<float>& clamp, DType fmt,
                             bool use_e4m3_sf);
+
+/// The NVRTC library that TILEKERNELS_NVRTC_LIBRARY names; empty when it names none.
+std::string nvrtc_library();
 
 }  // namespace tilekernels

@@ -2,10 +2,12 @@
 #include "tilekernels/tensor.h"
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <stdexcept>
 
 #include "core/message.h"
+#include "runtime/cuda/runtime.h"
 #include "tilekernels/error.h"
 #include "tilekernels/stream.h"
 
@@ -34,15 +36,17 @@ constexpr std::string_view kDeviceNames[] = {"cpu", "cuda", "ascend"};
 constexpr std::string_view kBackendNames[kNumBackends] = {"reference", "cpu", "cuda", "ascend"};
 constexpr std::align_val_t kHostAlignment{64};
 
-class HostAllocator : public Allocator {
+class DefaultAllocator : public Allocator {
  public:
-  std::shared_ptr<void> allocate(int64_t size_bytes, Device device, Stream) override {
-    if (device.type != DeviceType::kCpu) {
-      throw Unsupported(message("allocate", "device", "must be cpu for the default allocator",
-                                to_string(device)));
-    }
+  std::shared_ptr<void> allocate(int64_t size_bytes, Device device, Stream stream) override {
     if (size_bytes < 0) {
       throw std::invalid_argument(message("allocate", "size_bytes", "must be >= 0", size_bytes));
+    }
+    if (device.type == DeviceType::kCuda) return cuda::allocate(size_bytes, device.index, stream);
+    if (device.type != DeviceType::kCpu) {
+      throw Unsupported(message("allocate", "device",
+                                "must be cpu or cuda for the default allocator",
+                                to_string(device)));
     }
     void* block = ::operator new(static_cast<size_t>(size_bytes), kHostAlignment);
     return {block, [](void* p) { ::operator delete(p, kHostAlignment); }};
@@ -142,7 +146,7 @@ std::string to_string(const TensorSpec& spec) {
 Tensor::Tensor(const TensorSpec& spec) { *this = Call{}.allocate(spec); }
 
 Allocator& default_allocator() {
-  static HostAllocator allocator;
+  static DefaultAllocator allocator;
   return allocator;
 }
 
@@ -163,6 +167,25 @@ std::vector<Tensor> Call::allocate(std::initializer_list<TensorSpec> specs) cons
     offset += (spec.storage_bytes() + kAlignment - 1) / kAlignment * kAlignment;
   }
   return tensors;
+}
+
+void copy(const TensorView& to, const TensorView& from) { copy(to, from, Stream{}); }
+
+void copy(const TensorView& to, const TensorView& from, Stream stream) {
+  TensorSpec expected = from;
+  expected.device = to.device;
+  if (!matches(to, expected)) {
+    throw std::invalid_argument(
+        message("copy", "to", "must be " + to_string(expected), to_string(to)));
+  }
+  if (from.numel() == 0) return;
+  const int64_t size = from.span_bytes();
+  const Device device = to.device.type == DeviceType::kCpu ? from.device : to.device;
+  if (device.type == DeviceType::kCuda) {
+    cuda::copy(to.data, from.data, size, device.index, stream);
+  } else {
+    std::memmove(to.data, from.data, static_cast<size_t>(size));
+  }
 }
 
 std::string to_string(const Device& device) {

@@ -83,7 +83,24 @@ TEST(Call, SeveralOutputsShareOneAlignedBlock) {
 }
 
 TEST(DefaultAllocator, RefusesDevicesItHasNoMemoryOf) {
-  EXPECT_THROW(Tensor(TensorSpec({4}, DType::kF32, {DeviceType::kCuda, 0})), Unsupported);
+  EXPECT_THROW(Tensor(TensorSpec({4}, DType::kF32, {DeviceType::kAscend, 0})), Unsupported);
+}
+
+TEST(Copy, TakesTheWholeStorageOfATensorOfTheSameSpec) {
+  const TensorSpec spec({2, 2}, {3, 1}, DType::kU8);
+  uint8_t from[5] = {1, 2, 3, 4, 5};
+  uint8_t to[6] = {0, 0, 0, 0, 0, 9};
+  copy({to, spec}, {from, spec});
+  EXPECT_EQ(to[2], 3);  // the gap
+  EXPECT_EQ(to[4], 5);
+  EXPECT_EQ(to[5], 9);
+  try {
+    copy({to, TensorSpec({4}, DType::kU8)}, {from, spec});
+    FAIL() << "nothing thrown";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(),
+                 "[copy] to must be u8 (2, 2) strides (3, 1) on cpu, got u8 (4) on cpu");
+  }
 }
 
 TEST(Backend, NamesReadBack) {

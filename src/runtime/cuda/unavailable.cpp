@@ -1,10 +1,43 @@
 // The cuda runtime of a build that has none.
+#include <string>
+
+#include "core/message.h"
+#include "numerics/fault.h"
+#include "runtime/cuda/launch.h"
 #include "runtime/cuda/runtime.h"
+#include "tilekernels/cache.h"
+#include "tilekernels/error.h"
 
-namespace tilekernels::cuda {
+namespace tilekernels {
+namespace {
 
-BackendStatus status() {
-  return {Backend::kCuda, false, "this build has no cuda kernels"};
+constexpr const char* kSentence = "this build has no cuda backend";
+
+[[noreturn]] void fail(const char* op) { throw Unsupported(message(op, kSentence)); }
+
+}  // namespace
+
+struct CompileOnly::State {
+  std::vector<CompiledKernel> kernels;
+};
+CompileOnly::CompileOnly(std::string_view) { fail("CompileOnly"); }
+CompileOnly::~CompileOnly() = default;
+const std::vector<CompiledKernel>& CompileOnly::kernels() const { return state_->kernels; }
+std::vector<CompiledKernel> list_cache() { return {}; }
+int64_t clear_cache() { return 0; }
+
+namespace cuda {
+
+BackendStatus status() { return {Backend::kCuda, false, kSentence}; }
+bool is_available() { return false; }
+bool is_compile_only() { return false; }
+std::shared_ptr<void> allocate(int64_t, int, Stream) { fail("allocate"); }
+void copy(void*, const void*, int64_t, int, Stream) { fail("copy"); }
+uint64_t take_fault(Stream) { return numerics::kNoFault; }
+int num_sms(const Text& text, const Launch&) { fail(text.op); }
+void launch_raw(const Text& text, const Plan&, KernelId&, void*, uint64_t**, const Launch&) {
+  fail(text.op);
 }
 
-}  // namespace tilekernels::cuda
+}  // namespace cuda
+}  // namespace tilekernels

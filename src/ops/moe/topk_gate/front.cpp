@@ -14,7 +14,7 @@ constexpr KernelTable<TopkGateArgs, TopkGateShape> kTopkGate = {
     .op = "topk_gate",
     .reference = reference::topk_gate,
     .cpu = cpu::topk_gate,
-    .faults = {.not_finite = "scores"},
+    .faults = {.op_id = kTopkGateId, .not_finite = "scores"},
 };
 
 }  // namespace

@@ -1,0 +1,73 @@
+// Launching an op's kernel: what its launch.cpp calls.
+//
+//   extern const Text topk_gate_text;  // embedded from cuda.cuh
+//
+//   void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
+//     constexpr TopkGateTile kTile{.rows = 4};
+//     const Plan plan{.grid = {numerics::ceil_div(args.num_tokens, kTile.rows)}, .block = {128}};
+//     launch(topk_gate_text, plan, args, shape, kTile, where);
+//   }
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "core/launch.h"
+#include "runtime/cuda/module_cache.h"
+#include "runtime/cuda/text.h"
+
+namespace tilekernels::cuda {
+
+struct Extent {
+  int64_t x = 1;
+  int64_t y = 1;
+  int64_t z = 1;
+};
+
+/// How one call is spread over the device. May depend on anything; what the device text must know
+/// of it belongs into the Tile.
+struct Plan {
+  Extent grid;
+  Extent block;
+  int64_t shared_bytes = 0;  ///< dynamic
+};
+
+/// Multiprocessors of the device, for persistent grids.
+int num_sms(const Text& text, const Launch& where);
+
+/// For a kernel without tile constants.
+struct NoTile {};
+
+/// `fault`: the pointer in `args` that takes the address of the device's error word, or null.
+void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, uint64_t** fault,
+                const Launch& where);
+
+/// Compiles the kernel for this Shape and Tile unless it is loaded, and launches it on the caller's
+/// stream. Both are structs of int32, in the device text `constexpr TopkGateShape kShape =
+/// TILEKERNELS_SHAPE;` and `TILEKERNELS_TILE`.
+/// Errors: BackendError; Unsupported for a grid beyond the device's limits.
+template <class Args, class Shape, class Tile>
+void launch(const Text& text, const Plan& plan, Args args, const Shape& shape, const Tile& tile,
+            const Launch& where) {
+  constexpr size_t kTileBytes = std::is_empty_v<Tile> ? 0 : sizeof(Tile);
+  static_assert(std::is_trivially_copyable_v<Shape> && std::is_trivially_copyable_v<Tile> &&
+                sizeof(Shape) % sizeof(int32_t) == 0 && kTileBytes % sizeof(int32_t) == 0 &&
+                sizeof(Shape) + kTileBytes <= sizeof(KernelId::constants));
+  KernelId id;
+  id.kind.num_shape = sizeof(Shape) / sizeof(int32_t);
+  id.kind.num_constants = (sizeof(Shape) + kTileBytes) / sizeof(int32_t);
+  std::memcpy(id.constants, &shape, sizeof(Shape));
+  if constexpr (kTileBytes > 0) std::memcpy(id.constants + id.kind.num_shape, &tile, kTileBytes);
+  uint64_t** fault = nullptr;
+  if constexpr (requires { args.fault; }) fault = &args.fault;
+  launch_raw(text, plan, id, &args, fault, where);
+}
+
+template <class Args, class Shape>
+void launch(const Text& text, const Plan& plan, const Args& args, const Shape& shape,
+            const Launch& where) {
+  launch(text, plan, args, shape, NoTile{}, where);
+}
+
+}  // namespace tilekernels::cuda
