@@ -1,0 +1,241 @@
+// The run-time compiler: NVRTC, opened at the first need, turns device text into a cubin.
+#include "runtime/cuda/compile.h"
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <charconv>
+#include <mutex>
+#include <optional>
+
+#include "core/message.h"
+#include "core/settings.h"
+#include "runtime/cuda/driver.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels::cuda {
+namespace {
+
+std::mutex mutex;
+Nvrtc machine_table;                 // guarded by the mutex until it is published
+const Nvrtc* replacement = nullptr;  // guarded by the mutex
+std::optional<std::string> problem;  // guarded by the mutex; unset: not tried yet
+std::atomic<const Nvrtc*> ready{nullptr};
+
+// The folder of the library or program that holds this code.
+std::string own_folder() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) {
+    return ".";
+  }
+  const std::string file = info.dli_fname;
+  const size_t slash = file.rfind('/');
+  return slash == std::string::npos ? "." : file.substr(0, slash);
+}
+
+// Where a compiler of that major version may be, the likeliest first.
+std::vector<std::string> candidates(int major) {
+  const std::string name = "libnvrtc.so." + std::to_string(major);
+  // PyPI's folders; our library lies in site-packages/tilekernels/, or one deeper.
+  const std::string package = major >= 13 ? "cu" + std::to_string(major) : "cuda_nvrtc";
+  const std::string in_site_packages = "nvidia/" + package + "/lib/" + name;
+  const std::string own = own_folder();
+  return {name, own + "/../" + in_site_packages, own + "/../../" + in_site_packages,
+          "/usr/local/cuda/lib64/" + name};
+}
+
+std::string open_machine_nvrtc() {
+  const std::string named = nvrtc_library();
+  if (!named.empty()) return open_nvrtc(named, machine_table);
+  const int newest = driver_version() == 0 ? 13 : driver_version() / 1000;
+  for (int major = 13; major >= 12; --major) {
+    if (major > newest) continue;
+    for (const std::string& candidate : candidates(major)) {
+      if (open_nvrtc(candidate, machine_table).empty()) return "";
+    }
+  }
+  return "the compiler library NVRTC is missing: pip install nvidia-cuda-nvrtc" +
+         std::string(newest < 13 ? "-cu12" : "") +
+         ", or name a libnvrtc.so in TILEKERNELS_NVRTC_LIBRARY";
+}
+
+std::string start() {
+  const std::lock_guard lock(mutex);
+  if (problem) return *problem;
+  problem = replacement != nullptr ? "" : open_machine_nvrtc();
+  if (problem->empty()) {
+    ready.store(replacement != nullptr ? replacement : &machine_table, std::memory_order_release);
+  }
+  return *problem;
+}
+
+std::string define(const char* name, const std::vector<int32_t>& values) {
+  std::string text = std::string("-D") + name + "={";
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (i > 0) text += ",";
+    text += std::to_string(values[i]);
+  }
+  return text + "}";
+}
+
+std::vector<std::string> options_of(const CompileJob& job) {
+  std::vector<std::string> options = {
+      "-arch=" + std::string(job.arch), "-std=c++17", "-default-device",
+      // The bits of every backend are the same: no contraction, no flush to zero, IEEE division.
+      "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v",
+      std::string("-DTILEKERNELS_PDL=") + (job.pdl ? "1" : "0")};
+  options.push_back(define("TILEKERNELS_SHAPE", job.shape));
+  if (!job.tile.empty()) options.push_back(define("TILEKERNELS_TILE", job.tile));
+  return options;
+}
+
+// A program that destroys itself.
+class Program {
+ public:
+  Program(const Nvrtc& compiler, const Text& text) : compiler_(compiler) {
+    const std::string name = std::string(text.op) + "/cuda.cuh";
+    require(compiler_.create_program(&handle_, text.source, name.c_str(), 0, nullptr, nullptr),
+            text.op);
+  }
+  ~Program() { compiler_.destroy_program(&handle_); }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+
+  int compile(const std::vector<std::string>& options) {
+    std::vector<const char*> texts;
+    for (const std::string& option : options) texts.push_back(option.c_str());
+    return compiler_.compile_program(handle_, static_cast<int>(texts.size()), texts.data());
+  }
+
+  std::string log() {
+    size_t size = 0;
+    if (compiler_.get_program_log_size(handle_, &size) != 0 || size == 0) return "";
+    std::string log(size, '\0');
+    if (compiler_.get_program_log(handle_, log.data()) != 0) return "";
+    log.pop_back();  // the terminating zero
+    return log;
+  }
+
+  std::string cubin(const char* op) {
+    size_t size = 0;
+    require(compiler_.get_cubin_size(handle_, &size), op);
+    std::string cubin(size, '\0');
+    require(compiler_.get_cubin(handle_, cubin.data()), op);
+    return cubin;
+  }
+
+ private:
+  void require(int result, const char* op) {
+    if (result == 0) return;
+    throw BackendError(
+        message(op, compiler_.identity + " failed: " + compiler_.get_error_string(result)));
+  }
+
+  const Nvrtc& compiler_;
+  void* handle_ = nullptr;
+};
+
+// The integer that ends right before `words` in the line, 0 when they are not there.
+int32_t number_before(std::string_view line, std::string_view words) {
+  const size_t end = line.find(words);
+  if (end == std::string_view::npos) return 0;
+  size_t begin = end;
+  while (begin > 0 && line[begin - 1] >= '0' && line[begin - 1] <= '9') --begin;
+  int32_t value = 0;
+  std::from_chars(line.data() + begin, line.data() + end, value);
+  return value;
+}
+
+}  // namespace
+
+std::string open_nvrtc(const std::string& library, Nvrtc& table) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return std::string("the compiler library NVRTC cannot be opened: ") + dlerror();
+  }
+  const char* absent = nullptr;
+  const auto load = [&](auto& entry, const char* name) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
+    if (entry == nullptr && absent == nullptr) absent = name;
+  };
+  load(table.version, "nvrtcVersion");
+  load(table.get_error_string, "nvrtcGetErrorString");
+  load(table.create_program, "nvrtcCreateProgram");
+  load(table.compile_program, "nvrtcCompileProgram");
+  load(table.get_program_log_size, "nvrtcGetProgramLogSize");
+  load(table.get_program_log, "nvrtcGetProgramLog");
+  load(table.get_cubin_size, "nvrtcGetCUBINSize");
+  load(table.get_cubin, "nvrtcGetCUBIN");
+  load(table.destroy_program, "nvrtcDestroyProgram");
+  if (absent != nullptr) {
+    return "the compiler library " + library + " is no NVRTC of CUDA 12 or newer: it has no " +
+           absent;
+  }
+  int major = 0;
+  int minor = 0;
+  table.version(&major, &minor);
+  table.identity = "nvrtc " + std::to_string(major) + "." + std::to_string(minor);
+  Dl_info info;
+  struct stat file;
+  if (dladdr(reinterpret_cast<void*>(table.version), &info) != 0 &&
+      stat(info.dli_fname, &file) == 0) {
+    table.identity += ", " + std::to_string(file.st_size) + " bytes";
+  }
+  return "";
+}
+
+const Nvrtc& nvrtc() {
+  if (const Nvrtc* table = ready.load(std::memory_order_acquire)) return *table;
+  const std::string found = start();
+  if (!found.empty()) throw BackendError(message("cuda", found));
+  return *ready.load(std::memory_order_acquire);
+}
+
+std::string nvrtc_problem() { return is_nvrtc_ready() ? "" : start(); }
+
+bool is_nvrtc_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+
+void replace_nvrtc(const Nvrtc* table) {
+  const std::lock_guard lock(mutex);
+  replacement = table;
+  problem.reset();
+  ready = nullptr;
+}
+
+std::string key_of(const CompileJob& job, const Nvrtc& compiler) {
+  std::string key = std::string("op ") + job.text->op + "\ntext " + job.text->digest +
+                    "\ncompiler " + compiler.identity + "\noptions";
+  for (const std::string& option : options_of(job)) key += " " + option;
+  return key + "\n";
+}
+
+Compiled compile(const CompileJob& job, const Nvrtc& compiler) {
+  Program program(compiler, *job.text);
+  const int result = program.compile(options_of(job));
+  const std::string log = program.log();
+  if (result != 0) {
+    throw BackendError(message(job.text->op, compiler.identity + " cannot compile the kernel for " +
+                                                 std::string(job.arch) + ": " +
+                                                 compiler.get_error_string(result) + "\n" +
+                                                 key_of(job, compiler) + log));
+  }
+  return {program.cubin(job.text->op), parse_resources(log)};
+}
+
+KernelResources parse_resources(std::string_view log) {
+  KernelResources sum;
+  while (!log.empty()) {
+    const size_t end = log.find('\n');
+    const std::string_view line = log.substr(0, end);
+    log = end == std::string_view::npos ? std::string_view() : log.substr(end + 1);
+    sum.stack_bytes += number_before(line, " bytes stack frame");
+    sum.spill_bytes += number_before(line, " bytes spill stores");
+    sum.spill_bytes += number_before(line, " bytes spill loads");
+    sum.shared_bytes += number_before(line, " bytes smem");
+    sum.registers += number_before(line, " registers");
+  }
+  return sum;
+}
+
+}  // namespace tilekernels::cuda

@@ -1,0 +1,161 @@
+// The CUDA driver: a table of the entry points that we use, opened at the first need.
+#include "runtime/cuda/driver.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+
+#include "core/message.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libcuda.so.1";
+constexpr int kLeastVersion = 12000;
+constexpr const char* kForked =
+    "this process was forked after CUDA was used, which the driver does not survive: start "
+    "workers by spawn, or fork before the first CUDA call";
+
+std::mutex mutex;
+Driver machine_table;                       // guarded by the mutex until it is published
+const Driver* replacement = nullptr;        // guarded by the mutex
+std::optional<std::string> problem;         // guarded by the mutex; unset: not tried yet
+std::atomic<const Driver*> ready{nullptr};  // initialised and usable
+std::atomic<int> version{0};
+std::atomic<bool> initialised{false};
+std::atomic<bool> forked{false};
+
+// Takes no lock: another thread may have held it when the parent forked.
+void after_fork_in_child() {
+  if (!initialised) return;
+  forked = true;
+  ready = nullptr;
+}
+
+std::string describe(const Driver& table, int result) {
+  const char* text = nullptr;
+  const char* name = nullptr;
+  table.get_error_string(result, &text);
+  table.get_error_name(result, &name);
+  if (text == nullptr || name == nullptr) return "error " + std::to_string(result);
+  return std::string(text) + " (" + name + ")";
+}
+
+// Initialises CUDA; the problem, or empty.
+std::string initialise(const Driver& table) {
+  static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  if (registered != 0) return "no handler for forks can be registered";
+  initialised = true;
+  if (const int result = table.init(0); result != 0) {
+    return "the NVIDIA driver cannot start: " + describe(table, result);
+  }
+  int found = 0;
+  table.driver_get_version(&found);
+  if (found < kLeastVersion) {
+    return "the NVIDIA driver is too old: it knows CUDA " + version_text(found) + ", " +
+           version_text(kLeastVersion) + " is needed";
+  }
+  version = found;
+  int count = 0;
+  table.device_get_count(&count);
+  return count > 0 ? "" : "the NVIDIA driver finds no device";
+}
+
+// Tries once; in a fork of a process that used CUDA, fails without touching a lock.
+std::string start() {
+  if (forked) return kForked;
+  const std::lock_guard lock(mutex);
+  if (problem) return *problem;
+  const Driver* table = replacement;
+  std::string found;
+  if (table == nullptr) {
+    found = open_driver(kLibrary, machine_table);
+    table = &machine_table;
+  }
+  if (found.empty()) found = initialise(*table);
+  problem = found;
+  if (found.empty()) ready.store(table, std::memory_order_release);
+  return found;
+}
+
+}  // namespace
+
+std::string version_text(int number) {
+  return std::to_string(number / 1000) + "." + std::to_string(number % 1000 / 10);
+}
+
+std::string open_driver(const char* library, Driver& table) {
+  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return std::string("the NVIDIA driver is missing: ") + dlerror();
+  }
+  const char* absent = nullptr;
+  const auto load = [&](auto& entry, const char* name) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
+    if (entry == nullptr && absent == nullptr) absent = name;
+  };
+  load(table.init, "cuInit");
+  load(table.driver_get_version, "cuDriverGetVersion");
+  load(table.get_error_name, "cuGetErrorName");
+  load(table.get_error_string, "cuGetErrorString");
+  load(table.device_get_count, "cuDeviceGetCount");
+  load(table.device_get, "cuDeviceGet");
+  load(table.device_get_name, "cuDeviceGetName");
+  load(table.device_get_attribute, "cuDeviceGetAttribute");
+  load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
+  load(table.ctx_get_current, "cuCtxGetCurrent");
+  load(table.ctx_push_current, "cuCtxPushCurrent_v2");
+  load(table.ctx_pop_current, "cuCtxPopCurrent_v2");
+  load(table.stream_get_ctx, "cuStreamGetCtx");
+  load(table.stream_is_capturing, "cuStreamIsCapturing");
+  load(table.stream_synchronize, "cuStreamSynchronize");
+  load(table.thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  load(table.module_load_data, "cuModuleLoadData");
+  load(table.module_get_function, "cuModuleGetFunction");
+  load(table.func_set_attribute, "cuFuncSetAttribute");
+  load(table.launch_kernel_ex, "cuLaunchKernelEx");
+  load(table.mem_alloc, "cuMemAlloc_v2");
+  load(table.memcpy_async, "cuMemcpyAsync");
+  load(table.memset_d8_async, "cuMemsetD8Async");
+  load(table.mem_pool_create, "cuMemPoolCreate");
+  load(table.mem_pool_set_attribute, "cuMemPoolSetAttribute");
+  load(table.mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync");
+  load(table.mem_free_async, "cuMemFreeAsync");
+  if (absent == nullptr) return "";
+  return std::string("the NVIDIA driver is too old: ") + library + " has no " + absent + "; CUDA " +
+         version_text(kLeastVersion) + " is needed";
+}
+
+const Driver& driver() {
+  if (const Driver* table = ready.load(std::memory_order_acquire)) return *table;
+  const std::string found = start();
+  if (!found.empty()) throw BackendError(message("cuda", found));
+  return *ready.load(std::memory_order_acquire);
+}
+
+std::string driver_problem() { return is_driver_ready() ? "" : start(); }
+
+bool is_driver_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+
+int driver_version() { return version; }
+
+void check(int result, std::string_view op, const char* call) {
+  if (result == 0) return;
+  throw BackendError(message(op, std::string(call) + " failed: " + describe(driver(), result)));
+}
+
+void replace_driver(const Driver* table) {
+  const std::lock_guard lock(mutex);
+  replacement = table;
+  problem.reset();
+  ready = nullptr;
+  version = 0;
+  initialised = false;
+  forked = false;
+}
+
+}  // namespace tilekernels::cuda
