@@ -1,7 +1,9 @@
 # Finds every op folder, src/ops/<family>/<op>/, so that adding an op touches no build file.
 #
-# Sets TILEKERNELS_OP_SOURCES (the library's part: front, reference, cpu, launch) and
-# TILEKERNELS_CASE_SOURCES (cases.cpp of every op, and a generated table of them).
+# Sets TILEKERNELS_OP_SOURCES (the library's part: front, reference, cpu, launch, and the embedded
+# device text of cuda.cuh) and TILEKERNELS_CASE_SOURCES (cases.cpp of every op, and a generated table of them).
+include(${CMAKE_CURRENT_LIST_DIR}/embed_text.cmake)
+
 function(tilekernels_find_ops)
   file(GLOB fronts CONFIGURE_DEPENDS src/ops/*/*/front.cpp)
   set(sources)
@@ -16,6 +18,10 @@ function(tilekernels_find_ops)
         list(APPEND sources ${folder}/${part}.cpp)
       endif()
     endforeach()
+    if(EXISTS ${folder}/cuda.cuh)
+      tilekernels_embed_text(text ${op} ${folder}/cuda.cuh)
+      list(APPEND sources ${text})
+    endif()
     list(APPEND cases ${folder}/cases.cpp)
     string(APPEND declarations "OpCases ${op}();\n")
     string(APPEND entries "      ${op}(),\n")
