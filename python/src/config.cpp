@@ -54,6 +54,9 @@ const Registration kSetCheckData("set_check_data", "set_check_data",
 const Registration kGetCheckData("get_check_data", "get_check_data",
                                  [](PyCall& call) { call.give(get_check_data()); });
 
+const Registration kSetPdl("set_pdl", "set_pdl", [](PyCall& call) { set_pdl(call.flag()); });
+const Registration kGetPdl("get_pdl", "get_pdl", [](PyCall& call) { call.give(get_pdl()); });
+
 const Registration kSetAmaxClamp("set_amax_clamp_for_quant", "set_amax_clamp_for_quant",
                                  [](PyCall& call) {
                                    const DType fmt = call.dtype();

@@ -79,8 +79,7 @@ def with_strides(array: numpy.ndarray, strides: list) -> numpy.ndarray:
 
 def bits(array) -> numpy.ndarray:
     """The array's bytes, row by row."""
-    rows = numpy.ascontiguousarray(array)
-    return rows.view(numpy.uint8).reshape(*rows.shape[:-1], -1)
+    return numpy.ascontiguousarray(array).view(numpy.uint8)
 
 
 def same_bytes(got, expected) -> None:

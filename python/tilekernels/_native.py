@@ -19,11 +19,14 @@ def function(name: str) -> Any:
     return found
 
 
-def _data_error(message: str) -> errors.DataError:
-    row, _, text = message.partition(":")
-    return errors.DataError(text, int(row))
+class _DataError(ValueError):
+    """Makes a `DataError` from "row:message", as the extension sends it."""
+
+    def __new__(cls, text: str) -> errors.DataError:  # type: ignore[misc]
+        row, _, message = text.partition(":")
+        return errors.DataError(message, int(row))
 
 
-tvm_ffi.register_error("tilekernels.DataError", _data_error)
+tvm_ffi.register_error("tilekernels.DataError", _DataError)
 tvm_ffi.register_error("tilekernels.Unsupported", errors.Unsupported)
 tvm_ffi.register_error("tilekernels.BackendError", errors.BackendError)

@@ -10,7 +10,7 @@ from ._arrays import format_number
 __all__ = [
     "BackendStatus", "backends", "set_backend", "get_backend", "set_num_threads",
     "get_num_threads", "cpu_targets", "set_cpu_target", "get_cpu_target", "set_check_data",
-    "get_check_data", "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
+    "get_check_data", "set_pdl", "get_pdl", "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
     "reset_runtime_config",
 ]
 
@@ -24,6 +24,8 @@ _set_cpu_target = _native.function("set_cpu_target")
 _get_cpu_target = _native.function("get_cpu_target")
 _set_check_data = _native.function("set_check_data")
 _get_check_data = _native.function("get_check_data")
+_set_pdl = _native.function("set_pdl")
+_get_pdl = _native.function("get_pdl")
 _set_amax_clamp = _native.function("set_amax_clamp_for_quant")
 _get_amax_clamp = _native.function("get_amax_clamp_for_quant")
 _reset = _native.function("reset_runtime_config")
@@ -109,6 +111,17 @@ def set_check_data(enabled: bool) -> None:
 def get_check_data() -> bool:
     """Whether faults in the data are reported."""
     return _get_check_data()
+
+
+def set_pdl(enabled: bool) -> None:
+    """Whether CUDA kernels are launched with programmatic dependent launch: a kernel may then
+    start while its predecessor in the stream ends, and waits before it reads. Off at the start."""
+    _set_pdl(enabled)
+
+
+def get_pdl() -> bool:
+    """Whether CUDA kernels are launched with programmatic dependent launch."""
+    return _get_pdl()
 
 
 def set_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool, value: float) -> None:

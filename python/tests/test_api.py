@@ -1,0 +1,182 @@
+"""The C++ headers and the Python package say the same: names, arguments, order, defaults."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import pytest
+from conftest import ROOT
+
+from tilekernels import config, moe, quant
+
+HEADERS = ROOT / "include" / "tilekernels"
+
+# What one C++ argument is in Python. `_call` is on every op; `_options` are those of the casts.
+FLAGS = {
+    "use_tma_aligned_col_major_sf": False,
+    "round_sf": False,
+    "use_packed_ue8m0": False,
+    "use_e4m3_sf": False,
+}
+KEYWORDS = {"x_sf_layout": None, "sf_pitch": None, "amax_clamp": None, "backend": None}
+
+# C++ arguments with another name in Python, where the reference package has that one.
+RENAMED = {("cast_back", "out_dtype"): "fmt"}
+
+# Python arguments that C++ lacks: of the reference package only.
+PYTHON_ONLY = {
+    "per_token_cast": ["stochastic_cast"],
+    "cast_back": ["x_special_fmt"],
+}
+
+# C++ functions without a Python name, and why.
+NOT_IN_PYTHON = {
+    "sf_spec": "Python has no specs",
+    "check_errors": "host backends report at the end of the call",
+    "set_log_hook": "the library's own warnings, not Python's",
+}
+
+
+def declarations(header: str) -> dict:
+    """name -> list of overloads, each a list of (type, argument, default or None)."""
+    text = (HEADERS / header).read_text()
+    text = re.sub(r"//[^\n]*", "", text)
+    found: dict = {}
+    for match in re.finditer(r"^[A-Za-z][\w:<>, ]*?[ &](\w+)\(((?:[^;{}]|\{\})*)\);", text, re.MULTILINE):
+        arguments = []
+        for piece in re.split(r",(?![^<{]*[>}])", match.group(2)):
+            piece = " ".join(piece.split())
+            if not piece:
+                continue
+            declared, _, default = piece.partition(" = ")
+            kind, _, name = declared.rpartition(" ")
+            arguments.append((kind, name, default or None))
+        found.setdefault(match.group(1), []).append(arguments)
+    return found
+
+
+def ops(header: str) -> dict:
+    """The allocating forms, plain input first."""
+    found = declarations(header)
+    return {name: overloads[0] for name, overloads in found.items()
+            if not name.endswith(("_spec", "_out")) and name not in NOT_IN_PYTHON}
+
+
+def expected_arguments(name: str, arguments: list) -> list:
+    """(argument, default, keyword only) of the Python function."""
+    empty = inspect.Parameter.empty
+    positional, keywords = [], []
+    for kind, argument, default in arguments:
+        if kind == "const CastOptions&":
+            flags = [flag for flag in FLAGS if "block" not in name or flag != "use_e4m3_sf"]
+            positional += [(flag, False) for flag in flags]
+            keywords += ["sf_pitch", "amax_clamp"]
+        elif kind == "const SfSource&":
+            positional.append(("x_block_size", empty))
+            keywords.append("x_sf_layout")
+        elif kind == "const Call&":
+            assert default == "{}"
+            keywords.append("backend")
+        else:
+            assert default is None, (name, argument)
+            positional.append((RENAMED.get((name, argument), argument), empty))
+    return positional, keywords
+
+
+def signature(function) -> tuple:
+    positional, keywords = [], []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            keywords.append(parameter.name)
+            assert parameter.default is KEYWORDS.get(parameter.name, None), parameter
+        else:
+            positional.append((parameter.name, parameter.default))
+    return positional, keywords
+
+
+def test_the_parser_sees_the_headers():
+    assert ops("moe.h")["topk_gate"] == [
+        ("const TensorView&", "scores", None), ("int", "num_topk", None),
+        ("const Call&", "call", "{}")]
+    assert len(declarations("quant.h")["per_token_cast"]) == 2
+    assert len(ops("quant.h")) == 7
+    assert len(ops("config.h")) >= 13
+
+
+@pytest.mark.parametrize("header,module", [("moe.h", moe), ("quant.h", quant)])
+def test_every_op_has_three_forms(header, module):
+    found = declarations(header)
+    for name in ops(header):
+        assert len(found[name]) == len(found[name + "_spec"]) == len(found[name + "_out"])
+        assert callable(getattr(module, name))
+
+
+def test_topk_gate():
+    check("topk_gate", moe.topk_gate, ops("moe.h")["topk_gate"])
+
+
+# The place of the arguments that Python alone has, and of x_block_size, is the reference package's.
+REFERENCE = {
+    "per_token_cast": ["x", "fmt", "num_per_channels", "x_block_size", *FLAGS, "stochastic_cast",
+                       "out"],
+    "per_token_cast_with_sf_only": ["x", "fmt", "num_per_channels", *FLAGS, "out_sf"],
+    "per_token_cast_with_precomputed_sf": ["x", "fmt", "num_per_channels", "sf", *FLAGS, "out"],
+    "per_block_cast": ["x", "fmt", "block_size", *list(FLAGS)[:3], "out"],
+    "per_block_cast_with_sf_only": ["x", "fmt", "block_size", *list(FLAGS)[:3], "out_sf"],
+    "per_block_cast_with_precomputed_sf": ["x", "fmt", "block_size", "sf", *list(FLAGS)[:3], "out"],
+    "cast_back": ["x", "fmt", "x_block_size", "x_special_fmt"],
+    "per_token_cast_back": ["x", "fmt", "num_per_channels", "x_special_fmt"],
+}
+
+
+def check(name: str, function, arguments: list) -> None:
+    """Every C++ argument has its Python counterpart, in the same order and with the same default."""
+    expected, keywords = expected_arguments(name, arguments)
+    got, got_keywords = signature(function)
+    if name.endswith("precomputed_sf"):  # the flags are there for the reference package's sake
+        flags = [flag for flag in FLAGS if "block" not in name or flag != "use_e4m3_sf"]
+        expected += [(flag, False) for flag in flags]
+    optional = {"out", "out_sf", "x_block_size", *PYTHON_ONLY.get(name, [])}
+    in_order = [(argument, default) for argument, default in got
+                if argument in dict(expected) or argument not in optional]
+    if name == "cast_back":  # (x, fmt, x_block_size): C++ has the block in x_sf, before the dtype
+        in_order.sort(key=lambda pair: [argument for argument, _ in expected].index(pair[0]))
+    assert in_order == expected
+    assert set(keywords) <= set(got_keywords)
+    for argument, default in got:
+        if argument in optional and argument not in dict(expected):
+            assert default is (False if argument == "stochastic_cast" else None)
+
+
+@pytest.mark.parametrize("name", ops("quant.h"))
+def test_quant(name):
+    function = getattr(quant, name)
+    check(name, function, ops("quant.h")[name])
+    assert [argument for argument, _ in signature(function)[0]] == REFERENCE[name]
+
+
+def test_names_of_quant():
+    assert set(quant.__all__) == set(ops("quant.h")) | {"per_token_cast_back"}
+    assert [name for name, _ in signature(quant.per_token_cast_back)[0]] == (
+        REFERENCE["per_token_cast_back"])
+
+
+@pytest.mark.parametrize("name", [*ops("config.h"), "backends"])
+def test_config(name):
+    arguments = {**ops("config.h"), "backends": declarations("device.h")["backends"][0]}[name]
+    function = getattr(config, name)
+    assert name in config.__all__
+    got = [parameter.name for parameter in inspect.signature(function).parameters.values()]
+    assert got == [argument for _, argument, _ in arguments]
+
+
+def test_everything_has_annotations_and_docs():
+    for module in (moe, quant, config):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
+            if name.startswith("_") or function.__module__ != module.__name__:
+                continue
+            assert inspect.getdoc(function), name
+            parameters = inspect.signature(function).parameters.values()
+            assert all(p.annotation is not inspect.Parameter.empty for p in parameters), name
+            assert inspect.signature(function).return_annotation is not inspect.Signature.empty

@@ -1,0 +1,87 @@
+"""Settings through Python."""
+
+from __future__ import annotations
+
+import numpy
+import pytest
+
+import tilekernels
+from tilekernels import config, quant
+
+
+def test_version():
+    assert tilekernels.__version__.count(".") == 2
+
+
+def test_backends():
+    found = config.backends()
+    assert [status.backend for status in found] == ["reference", "cpu", "cuda", "ascend"]
+    assert found[0].available and found[1].available
+    assert all(isinstance(status.available, bool) and status.detail for status in found)
+
+
+def test_set_backend():
+    assert config.get_backend() is None
+    config.set_backend("reference")
+    assert config.get_backend() == "reference"
+    config.set_backend(None)
+    assert config.get_backend() is None
+    with pytest.raises(ValueError, match="got gpu$"):
+        config.set_backend("gpu")
+
+
+def test_num_threads():
+    cores = config.get_num_threads()
+    assert cores >= 1
+    config.set_num_threads(3)
+    assert config.get_num_threads() == 3
+    config.set_num_threads(0)
+    assert config.get_num_threads() == cores
+    for wrong in (-1, 1025):
+        with pytest.raises(ValueError, match=rf"^\[set_num_threads\] .*, got {wrong}$"):
+            config.set_num_threads(wrong)
+
+
+def test_cpu_targets():
+    targets = config.cpu_targets()
+    best = config.get_cpu_target()
+    assert best == (targets[0] if targets else "")
+    for target in targets:
+        config.set_cpu_target(target)
+        assert config.get_cpu_target() == target
+    config.set_cpu_target("")
+    assert config.get_cpu_target() == best
+    with pytest.raises(ValueError, match=r"^\[set_cpu_target\] .*, got Z80$"):
+        config.set_cpu_target("Z80")
+
+
+def test_check_data():
+    assert config.get_check_data() is True
+    config.set_check_data(False)
+    assert config.get_check_data() is False
+
+
+def test_pdl():
+    assert config.get_pdl() is False
+    config.set_pdl(True)
+    assert config.get_pdl() is True
+
+
+def test_amax_clamps():
+    start = {("e4m3", False): 1e-4, ("e4m3", True): 0.875, ("e2m1", False): 6 * 2.0**-126,
+             ("e2m1", True): 6 * 2.0**-9}
+    for (fmt, use_e4m3_sf), value in start.items():
+        assert config.get_amax_clamp_for_quant(fmt, use_e4m3_sf) == numpy.float32(value)
+    config.set_amax_clamp_for_quant("e4m3", False, 448.0)
+    x = numpy.ones((1, 16), numpy.float32)
+    assert quant.per_token_cast(x, "e4m3", 16)[1].tolist() == [[1.0]]
+    assert quant.per_token_cast(x, "e4m3", 16, amax_clamp=896.0)[1].tolist() == [[2.0]]
+    config.reset_runtime_config()
+    assert config.get_amax_clamp_for_quant("e4m3", False) == numpy.float32(1e-4)
+    with pytest.raises(ValueError, match=r"fmt must be e4m3 or e2m1, got fp32$"):
+        config.set_amax_clamp_for_quant("fp32", False, 1.0)
+    for wrong in (0.0, -1.0, numpy.inf, numpy.nan):
+        with pytest.raises(ValueError, match=r"^\[set_amax_clamp_for_quant\] "):
+            config.set_amax_clamp_for_quant("e2m1", False, wrong)
+        with pytest.raises(ValueError, match=r"^\[per_token_cast\] amax_clamp "):
+            quant.per_token_cast(x, "e4m3", 16, amax_clamp=wrong)
