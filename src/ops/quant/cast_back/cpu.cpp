@@ -34,13 +34,14 @@ struct CastBackPlan {
   int64 num_blocks;  // in a row
   int64 unit_cols;   // kUnitCols or 1, dividing block_cols unless there is one block
   int64 row_bytes;   // of the output
-  bool by_table;     // whether results are looked up
+  bool by_table;     // whether results, of bf16, are looked up
   bool stream;       // whether results bypass the cache …
   bool by_row;       // … after a row of them was gathered, for want of alignment
 };
 
-// The results of a block's codes, lower bytes and upper bytes. Of e4m3 codes by their lower four
-// bits: `low` where the three bits above are 0, else `high`, to which these bits are added.
+// The bf16 results of a block's codes, 16 lower bytes and 16 upper bytes, by the four bits of an
+// e2m1 code. Of e4m3 by the lower four bits: `low` where the three above are 0, else `high`, to
+// whose upper bytes these three are added.
 struct CastBackTable {
   uint8 low[32];
   uint8 high[32];
@@ -86,12 +87,15 @@ namespace nm = numerics::HWY_NAMESPACE;
 
 // Not wider: a unit is half of its bytes then, and memory sets the pace anyway.
 using DF = hn::CappedTag<float, 8>;
+using DU32 = nm::U32Of<DF>;
 using DU16 = nm::U16Of<DF>;
 using DU8 = nm::U8Of<DF>;
 constexpr DF kF;
+constexpr DU32 kU32;
 constexpr DU16 kU16;
 constexpr DU8 kU8;
 using VF = hn::Vec<DF>;
+using VU32 = hn::Vec<DU32>;
 using Pair = nm::Pair<DF>;
 using Quad = nm::Quad<DF>;
 constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
@@ -218,15 +222,11 @@ void convert_row(const uint8* x, const float* sf, int64 unit_cols, int64 hidden,
   }
 }
 
-// ------------------------------ codes to results, by table
+// ------------------------------ codes to bf16, by table
 //
-// A block has few different results. Of e2m1 there are 16, whatever the scaling factor. Those of
-// e4m3 differ by their exponent for all but 24 codes, as long as none of them overflows or is
-// subnormal; where the scaling factor does not promise that, the block is computed.
-
-template <int32 kXDtype, int32 kOutDtype>
-constexpr bool kHasTable = kOutDtype == numerics::kDTypeBF16 ||
-                           (kOutDtype == numerics::kDTypeF16 && kXDtype == numerics::kDTypeE2M1x2);
+// A block has few different results. Those of e4m3 differ by their exponent for all but 24 codes,
+// as long as none of them overflows or is subnormal; e2m1 has 8 and their negatives. Blocks whose
+// scaling factor does not promise that, or is no number, are computed.
 
 constexpr struct CodeValues {
   constexpr CodeValues() {
@@ -241,47 +241,57 @@ constexpr struct CodeValues {
   float e4m3_high[16] = {};
 } kCodeValues;
 
-// Lower bytes, then upper bytes, of 16 results less `minus`.
-template <int32 kOutDtype>
-HWY_INLINE void write_table(const float* values, float scale, uint16 minus, uint8* table) {
-  const VF factor = hn::Set(kF, scale);
-  const auto results = [&](const float* at) {
-    const Pair value = nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes));
-    const Pair y{hn::Mul(value.lo, factor), hn::Mul(value.hi, factor)};
-    if constexpr (kOutDtype == numerics::kDTypeF16) return nm::narrow_f16(kF, y);
-    if constexpr (kOutDtype != numerics::kDTypeF16) {
-      return hn::Sub(nm::narrow_bf16(kF, y), hn::Set(kU16, minus));
-    }
-  };
-  const hn::RebindToSigned<DU16> i16;
-  const auto lower = [&](hn::Vec<DU16> v) {
-    return hn::BitCast(i16, hn::And(v, hn::Set(kU16, uint16{0xFF})));
-  };
-  const auto upper = [&](hn::Vec<DU16> v) { return hn::BitCast(i16, hn::ShiftRight<8>(v)); };
-  const auto first = results(values);
-  if constexpr (kLanes == 8) {
-    hn::StoreU(nm::unzip_bytes(kU8, nm::pack_u8(lower(first), upper(first))), kU8, table);
-  } else {
-    const auto second = results(values + 8);
-    hn::StoreU(nm::pack_u8(lower(first), lower(second)), kU8, table);
-    hn::StoreU(nm::pack_u8(upper(first), upper(second)), kU8, table + 16);
-  }
-}
-
-// Whether |sf| · 2^-9 is normal and |sf| · 448 far from overflow.
-HWY_INLINE bool is_easy(float sf) {
+template <int32 kXDtype>
+HWY_INLINE bool has_table(float sf) {
+  if constexpr (kXDtype == numerics::kDTypeE2M1x2) return numerics::is_finite(sf);
+  // 2^-9 · |sf| is normal and 448 · |sf| far from overflow.
   const uint32 exponent = numerics::abs_bits(sf) >> 23;
   return exponent >= 10 && exponent <= 244;
 }
 
-template <int32 kXDtype, int32 kOutDtype>
+// The lower bytes of 16 results, then their upper bytes less `minus`. Results are numbers.
+template <int32 kXDtype>
+HWY_INLINE void write_table(const float* values, float sf, uint32 minus, uint8* table) {
+  const VF scale = hn::Set(kF, sf);
+  // bf16 bits in the upper halves
+  const auto results = [&](const float* at) {
+    const VU32 bits = hn::BitCast(kU32, hn::Mul(hn::LoadU(kF, at), scale));
+    const VU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kU32, 1u));
+    return hn::Add(hn::Add(bits, hn::Set(kU32, 0x7FFFu - (minus << 24))), odd);
+  };
+  // Words of the lower and upper bytes of results i.., of results 8 + i..
+  const auto bytes = [&](const float* at) {
+    const VU32 first = results(at);
+    const VU32 second = kXDtype == numerics::kDTypeE2M1x2
+                            ? hn::Xor(first, hn::Set(kU32, 0x80000000u))
+                            : results(at + 8);
+    alignas(16) static constexpr uint8 kSplit[16] = {0, 4, 8, 12, 2, 6, 10, 14,
+                                                     1, 5, 9, 13, 3, 7, 11, 15};
+    const auto pairs =
+        hn::OddEven(hn::BitCast(kU16, second), hn::BitCast(kU16, hn::ShiftRight<16>(first)));
+    const auto split = hn::LoadDup128(kU8, kSplit);
+    return hn::BitCast(kU32, hn::TableLookupBytes(hn::BitCast(kU8, pairs), split));
+  };
+  auto* const words = reinterpret_cast<uint32*>(table);
+  if constexpr (kLanes == 8) {
+    alignas(32) static constexpr int32 kOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};
+    hn::StoreU(hn::TableLookupLanes(bytes(values), hn::SetTableIndices(kU32, kOrder)), kU32, words);
+  } else {
+    const VU32 lower = bytes(values);
+    const VU32 upper = bytes(values + 4);
+    hn::StoreU(hn::InterleaveLower(kU32, lower, upper), kU32, words);
+    hn::StoreU(hn::InterleaveUpper(kU32, lower, upper), kU32, words + 4);
+  }
+}
+
+template <int32 kXDtype>
 void write_tables(const float* sf, int64 num, CastBackTable* tables) {
   for (int64 k = 0; k < num; ++k) {
     if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
-      write_table<kOutDtype>(kCodeValues.e2m1, sf[k], 0, tables[k].low);
-    } else if (is_easy(sf[k])) {
-      write_table<kOutDtype>(kCodeValues.e4m3_low, sf[k], 0, tables[k].low);
-      write_table<kOutDtype>(kCodeValues.e4m3_high, sf[k], 0x100, tables[k].high);
+      write_table<kXDtype>(kCodeValues.e2m1, sf[k], 0, tables[k].low);
+    } else {
+      write_table<kXDtype>(kCodeValues.e4m3_low, sf[k], 0, tables[k].low);
+      write_table<kXDtype>(kCodeValues.e4m3_high, sf[k], 1, tables[k].high);
     }
   }
 }
@@ -343,19 +353,18 @@ HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream
   }
 }
 
-template <int32 kXDtype, int32 kOutDtype>
+template <int32 kXDtype>
 void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables,
                  const CastBackPlan& plan, bool stream, uint16* out) {
   const int64 block_bytes = plan.block_cols / kCodes<kXDtype>;
   int64 rest = plan.hidden;
   for (; rest > 0; rest -= plan.block_cols) {
     const int64 num = std::min(plan.block_cols, rest);
-    const bool has_table = kXDtype == numerics::kDTypeE2M1x2 || is_easy(*sf);
-    const int64 looked_up = has_table ? num & -kStep : 0;
+    const int64 looked_up = has_table<kXDtype>(*sf) ? num & -kStep : 0;
     look_up<kXDtype>(x, looked_up, *tables, stream, out);
     if (looked_up < num) {
-      convert_block<kXDtype, kOutDtype>(x + looked_up / kCodes<kXDtype>, *sf, num - looked_up,
-                                        stream, out + looked_up);
+      convert_block<kXDtype, numerics::kDTypeBF16>(x + looked_up / kCodes<kXDtype>, *sf,
+                                                   num - looked_up, stream, out + looked_up);
     }
     x += block_bytes;
     out += plan.block_cols;
@@ -376,24 +385,20 @@ void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const Ca
   for (int64 m = begin; m < end; ++m) {
     if (m / shape.block_rows != block_row) {
       block_row = m / shape.block_rows;
-      if constexpr (kHasTable<kXDtype, kOutDtype>) {
-        if (plan.by_table) {
-          sf = block_scales(args, shape, plan, block_row, scratch);
-          write_tables<kXDtype, kOutDtype>(sf, plan.num_blocks, scratch.tables());
-        }
+      if (plan.by_table) {
+        sf = block_scales(args, shape, plan, block_row, scratch);
+        write_tables<kXDtype>(sf, plan.num_blocks, scratch.tables());
+      } else {
+        sf = unit_scales(args, shape, plan, block_row, scratch);
       }
-      if (!plan.by_table) sf = unit_scales(args, shape, plan, block_row, scratch);
     }
     const uint8* x = args.x + m * args.x_stride;
     Out* const out = static_cast<Out*>(args.out) + m * plan.hidden;
     Out* const row = plan.by_row ? static_cast<Out*>(scratch.row()) : out;
-    if constexpr (kHasTable<kXDtype, kOutDtype>) {
-      if (plan.by_table) {
-        look_up_row<kXDtype, kOutDtype>(x, sf, scratch.tables(), plan, stream, row);
-      }
-    }
     if (!plan.by_table) {
       convert_row<kXDtype, kOutDtype>(x, sf, plan.unit_cols, plan.hidden, stream, row);
+    } else if constexpr (kOutDtype == numerics::kDTypeBF16) {
+      look_up_row<kXDtype>(x, sf, scratch.tables(), plan, stream, row);
     }
     if (plan.by_row) stream_copy(out, row, plan.row_bytes);
   }
@@ -440,11 +445,8 @@ CastBackPlan make_plan(const CastBackArgs& args, const CastBackShape& shape) {
   plan.num_blocks = numerics::ceil_div(plan.hidden, plan.block_cols);
   const bool is_even = plan.num_blocks == 1 || plan.block_cols % kUnitCols == 0;
   plan.unit_cols = is_even ? kUnitCols : 1;
-  // kHasTable
-  const bool has_table =
-      shape.out_dtype == numerics::kDTypeBF16 ||
-      (shape.out_dtype == numerics::kDTypeF16 && shape.x_dtype == numerics::kDTypeE2M1x2);
-  plan.by_table = has_table && (plan.num_blocks == 1 || plan.block_cols % kTableCols == 0);
+  plan.by_table = shape.out_dtype == numerics::kDTypeBF16 &&
+                  (plan.num_blocks == 1 || plan.block_cols % kTableCols == 0);
   plan.row_bytes = plan.hidden * (shape.out_dtype == numerics::kDTypeF32 ? 4 : 2);
   plan.stream = should_stream(args.num_tokens * plan.row_bytes);
   plan.by_row =
