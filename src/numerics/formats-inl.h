@@ -411,32 +411,19 @@ HWY_INLINE Quad<D> widen_e4m3(D d, hn::Vec<U8Of<D>> codes) {
   return join_bf16(d, hn::Or(hn::Or(upper, sign), nan), lower);
 }
 
-/// The codes of half a vector of pairs in memory order, one a byte, in zipped order.
-template <class D8>
-HWY_INLINE hn::Vec<D8> spread_e2m1(D8 d8, hn::Vec<hn::Half<D8>> pairs) {
-  const hn::Repartition<uint16, D8> d16;
-  const hn::Repartition<uint64, D8> d64;
-  const hn::Repartition<uint32, hn::Half<D8>> half32;
-  alignas(16) static constexpr uint8 kTwice[16] = {0, 0, 1, 1, 2,  2,  3,  3,
-                                                   8, 8, 9, 9, 10, 10, 11, 11};
-  // Four pairs to each 64-bit lane, zipped, then every byte twice: for its even and odd element.
-  const auto lanes = hn::BitCast(d8, hn::PromoteTo(d64, hn::BitCast(half32, pairs)));
-  const auto twice =
-      hn::BitCast(d16, hn::TableLookupBytes(zip_bytes(d8, lanes), hn::LoadDup128(d8, kTwice)));
-  const auto even = hn::And(twice, hn::Set(d16, uint16{0x000F}));
-  const auto odd = hn::And(hn::ShiftRight<4>(twice), hn::Set(d16, uint16{0x0F00}));
-  return hn::BitCast(d8, hn::Or(even, odd));
-}
-
 /// Exact, as e2m1_to_f32, from half a vector of code pairs in memory order.
 template <class D>
 HWY_INLINE Quad<D> widen_e2m1(D d, hn::Vec<hn::Half<U8Of<D>>> pairs) {
   const U8Of<D> d8;
+  const U16Of<D> d16;
   alignas(16) static constexpr uint8 kUpper[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                                                    0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
   alignas(16) static constexpr uint8 kLower[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
                                                    0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
-  const auto codes = spread_e2m1(d8, pairs);
+  // A pair to each 16-bit lane, and there a code to each byte.
+  const auto wide = hn::PromoteTo(d16, pairs);
+  const auto split = hn::And(hn::Or(wide, hn::ShiftLeft<4>(wide)), hn::Set(d16, uint16{0x0F0F}));
+  const auto codes = zip_bytes(d8, hn::BitCast(d8, split));
   return join_bf16(d, hn::TableLookupBytes(hn::LoadDup128(d8, kUpper), codes),
                    hn::TableLookupBytes(hn::LoadDup128(d8, kLower), codes));
 }

@@ -8,7 +8,6 @@
 
 #include "numerics/formats-inl.h"
 #include "numerics/lanes.h"
-#include "numerics/products-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilekernels::test::HWY_NAMESPACE {
@@ -100,41 +99,7 @@ void convert_as(D d, Conversion conversion, const void* x, void* out, size_t cou
   }
 }
 
-template <class D8>
-void multiply_as(D8 d8, Multiplication multiplication, float sf, const uint8_t* x, uint16_t* out,
-                 size_t count) {
-  const hn::Half<D8> half8;
-  const hn::Repartition<uint16_t, D8> d16;
-  const size_t n = hn::Lanes(d8);
-  const lanes::Products products =
-      multiplication == Multiplication::kE4M3ToBF16   ? lanes::e4m3_products(sf)
-      : multiplication == Multiplication::kE2M1ToBF16 ? lanes::e2m1_products<false>(sf)
-                                                      : lanes::e2m1_products<true>(sf);
-  for (size_t i = 0; i < count; i += n) {
-    hn::Vec<decltype(d16)> first;
-    hn::Vec<decltype(d16)> second;
-    if (multiplication == Multiplication::kE4M3ToBF16) {
-      lanes::multiply_e4m3(d8, products, hn::LoadU(d8, x + i), first, second);
-    } else {
-      lanes::multiply_e2m1(d8, products, hn::LoadU(half8, x + i / 2), first, second);
-    }
-    hn::StoreU(first, d16, out + i);
-    hn::StoreU(second, d16, out + i + n / 2);
-  }
-}
-
 }  // namespace
-
-inline bool has_e4m3_products(float sf) { return lanes::has_e4m3_products(sf); }
-
-inline void multiply(Multiplication multiplication, bool short_vectors, float sf, const uint8_t* x,
-                     uint16_t* out, size_t count) {
-  if (short_vectors) {
-    multiply_as(hn::CappedTag<uint8_t, 16>(), multiplication, sf, x, out, count);
-  } else {
-    multiply_as(hn::ScalableTag<uint8_t>(), multiplication, sf, x, out, count);
-  }
-}
 
 inline void convert(Conversion conversion, bool short_vectors, const void* x, void* out,
                     size_t count) {

@@ -20,8 +20,6 @@ enum class Conversion {
   kCanonical,
 };
 
-enum class Multiplication { kE4M3ToBF16, kE2M1ToBF16, kE2M1ToF16 };
-
 /// Elements of the longest Quad: counts are multiples of it.
 inline constexpr size_t kMaxQuad = 64;
 
