@@ -24,5 +24,7 @@ struct Command {
 Command info_command(CLI::App& app);
 Command verify_command(CLI::App& app);
 Command bench_command(CLI::App& app);
+Command convert_command(CLI::App& app);
+Command inspect_command(CLI::App& app);
 
 }  // namespace tilekernels::tool

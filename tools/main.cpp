@@ -19,6 +19,8 @@ int run(int argc, char** argv) {
       info_command(app),
       verify_command(app),
       bench_command(app),
+      convert_command(app),
+      inspect_command(app),
   };
   try {
     app.parse(argc, argv);
