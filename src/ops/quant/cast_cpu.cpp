@@ -223,15 +223,17 @@ HWY_INLINE void store(bool stream, V v, D d, T* to) {
   }
 }
 
-// kChecked: products may be NaN.
+// kChecked: products may be NaN, or 2^100 and more.
 template <int32 kFmt, bool kChecked>
 HWY_INLINE void encode(const Quad& x, const Quad& factors, bool stream, uint8* out) {
   Quad y = map2(x, factors, [](VF a, VF b) { return hn::Mul(a, b); });
   if constexpr (kFmt == kDTypeE2M1x2) {
     if constexpr (kChecked) {
       y = map2(y, x, [](VF p, VF a) { return nm::nan_sign_from(kF, p, a); });
+      store(stream, nm::narrow_e2m1(kF, y), hn::Half<DU8>(), out);
+    } else {
+      store(stream, nm::narrow_e2m1_numbers(kF, y), hn::Half<DU8>(), out);
     }
-    store(stream, nm::narrow_e2m1(kF, y), hn::Half<DU8>(), out);
   } else if constexpr (kChecked) {
     store(stream, nm::narrow_e4m3(kF, y), kU8, out);
   } else {
@@ -340,6 +342,7 @@ class Tile {
 
  private:
   static constexpr bool kIsQuantized = is_quantized(kX);
+  static constexpr uint32 kBoundedAmax = bit_cast<uint32>(0x1p90f);
 
   const uint8* row(int64 row) const {
     return args_.x + row * args_.x_pitch_bytes + bytes_of<kX>(col_begin_);
@@ -362,9 +365,17 @@ class Tile {
     finish_amax(groups_, scratch_.amax);
     clear_amax_tail();
     if constexpr (kX == kDTypeF16) widen_amax_f16(groups_, scratch_.amax);
-    const bool any_bad = scales::compute(shape_.sf_kind, kFmt == kDTypeE2M1x2, scratch_.amax,
-                                         groups_, args_.amax_clamp, scratch_.inv, sf);
-    if (shape_.mode == kCastAll) encode_rows<kIsQuantized>(row_begin, row_end, any_bad);
+    const uint32 largest = scales::compute(shape_.sf_kind, kFmt == kDTypeE2M1x2, scratch_.amax,
+                                           groups_, args_.amax_clamp, scratch_.inv, sf);
+    if (shape_.mode != kCastAll) return;
+    const bool any_bad = largest >= kInfBits;
+    // e4m3 scaling factors saturate, and then products are as large as x.
+    const bool is_bounded = shape_.sf_kind != kSfE4M3 || largest < kBoundedAmax;
+    if (!kIsQuantized && is_bounded) {
+      encode_rows<kIsQuantized>(row_begin, row_end, any_bad);
+    } else {
+      encode_rows<true>(row_begin, row_end, any_bad);
+    }
   }
 
   void encode_given(int64 m) {

@@ -110,16 +110,16 @@ inline void read(const SfRead& sf, int32 sf_kind, int64 m, int64 begin, int64 nu
 }
 
 /// Scaling factors from the bits of amax, as compute_scale: `inv`, NaN for bad groups, and `sf` as
-/// it is stored, f32 or bytes. Whether a group is bad.
-inline bool compute(int32 sf_kind, bool is_e2m1, const uint32* amax_bits, int64 num,
-                    float amax_clamp, float* inv, uint8* sf) {
+/// it is stored, f32 or bytes. Returns the largest of the groups' amax bits.
+inline uint32 compute(int32 sf_kind, bool is_e2m1, const uint32* amax_bits, int64 num,
+                      float amax_clamp, float* inv, uint8* sf) {
   const hn::Rebind<uint8, DF> d8;
   const VU32 clamp = hn::BitCast(kU32, hn::Set(kF, amax_clamp));
   const VF q = hn::Set(kF, numerics::max_magnitude(is_e2m1));
-  auto worst = hn::Zero(kU32);
+  auto largest = hn::Zero(kU32);
   for (int64 k = 0; k < num; k += kLanes) {
     const VU32 bits = hn::Max(hn::LoadU(kU32, amax_bits + k), clamp);
-    worst = hn::Max(worst, bits);
+    largest = hn::Max(largest, bits);
     const auto is_bad = hn::RebindMask(kF, hn::Gt(hn::BitCast(hn::RebindToSigned<DU32>(), bits),
                                                   hn::Set(hn::RebindToSigned<DU32>(), 0x7F7FFFFF)));
     const VF a = hn::BitCast(kF, bits);
@@ -150,7 +150,7 @@ inline bool compute(int32 sf_kind, bool is_e2m1, const uint32* amax_bits, int64 
       }
     }
   }
-  return hn::GetLane(hn::MaxOfLanes(kU32, worst)) >= numerics::kInfBits;
+  return hn::GetLane(hn::MaxOfLanes(kU32, largest));
 }
 
 template <class Word>
