@@ -68,6 +68,7 @@ function(append_file path name)
 endfunction()
 
 cmake_path(RELATIVE_PATH FILE BASE_DIRECTORY ${ROOT} OUTPUT_VARIABLE name)
+string(REPLACE "../" "" name ${name})
 append_file(${FILE} ${name})
 
 set(code "\n${text}")
