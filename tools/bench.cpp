@@ -326,17 +326,19 @@ std::string plot(const std::vector<Result>& results, bool cold) {
   for (const Result& result : results) {
     if (result.bytes < kMinPlotBytes) continue;
     char text[64];
-    std::snprintf(text, sizeof(text), "%.0f %%, %.1f GB/s", 100 * result.share_of_copy,
+    std::snprintf(text, sizeof(text), "%.0f %%, %.1f GB/s", 100 * result.share_of_memcpy,
                   result.gbs());
     bars.push_back({result.op + " on " + backend_text(result), shape_of(result),
-                    colour(result.backend), result.share_of_copy, text});
+                    colour(result.backend), result.share_of_memcpy,
+                    result.share_of_memcpy / result.share_of_copy, text});
   }
   const Machine here = machine();
-  const std::string subtitle = here.cpu + ", " + std::to_string(get_num_threads()) + " threads, " +
-                               (cold ? "cold" : "warm") +
-                               " caches, shapes of 1 MiB and more; tilekernels " + version() +
-                               ", " + now().substr(0, 10);
-  return bar_plot("Speed as a share of the fastest copy of the same bytes", subtitle, bars);
+  const int threads = get_num_threads();
+  const std::string subtitle =
+      here.cpu + ", " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") +
+      (cold ? "cold" : "warm") + " caches, shapes of 1 MiB and more. Stroke: the fastest copy, " +
+      "streaming stores included. tilekernels " + version() + ", " + now().substr(0, 10);
+  return bar_plot("Speed as a share of memcpy of the same bytes", subtitle, "memcpy", bars);
 }
 
 int run(const Options& options) {

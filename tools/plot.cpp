@@ -110,9 +110,8 @@ constexpr char kStyle[] =
     "text { font: 12px -apple-system, \"Segoe UI\", \"DejaVu Sans\", sans-serif; fill: #24292f; }\n"
     ".title { font-size: 17px; font-weight: 600; }\n"
     ".note, .tick, .value { fill: #57606a; }\n"
-    ".value { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }\n"
-    ".tick, .copy { text-anchor: middle; font-size: 11px; }\n"
-    ".copy { font-weight: 600; }\n"
+    ".tick, .unit { text-anchor: middle; font-size: 11px; }\n"
+    ".unit { font-weight: 600; }\n"
     ".op { font-weight: 600; font-size: 13px; }\n"
     ".op, .shared { paint-order: stroke; stroke: #ffffff; stroke-width: 4px; }\n"
     ".shared { font-weight: 400; font-size: 12px; fill: #57606a; }\n"
@@ -123,7 +122,7 @@ constexpr char kStyle[] =
 
 }  // namespace
 
-std::string bar_plot(const std::string& title, const std::string& subtitle,
+std::string bar_plot(const std::string& title, const std::string& subtitle, const std::string& unit,
                      const std::vector<Bar>& bars) {
   const std::vector<Group> groups = groups_of(bars);
   size_t longest = 0;
@@ -131,10 +130,13 @@ std::string bar_plot(const std::string& title, const std::string& subtitle,
   for (const Group& group : groups) {
     for (const Bar& bar : group.bars) {
       longest = std::max(longest, bar.label.size());
-      highest = std::max(highest, bar.share);
+      highest = std::max({highest, bar.share, bar.mark});
     }
   }
-  const double step = highest > 4 ? std::ceil(highest / 6) : highest > 1.25 ? 0.5 : 0.25;
+  const double step = highest > 4      ? std::ceil(highest / 6)
+                      : highest > 2    ? 1
+                      : highest > 1.25 ? 0.5
+                                       : 0.25;
   const double scale_end = std::ceil(highest / step - 1e-9) * step;
   const double left = kMargin + kGlyph * static_cast<double>(longest) + 10;
   const double right = std::max(kWidth, left + 500) - kMargin - kValueWidth;
@@ -153,10 +155,10 @@ std::string bar_plot(const std::string& title, const std::string& subtitle,
   svg += text_at(kMargin, 53, "note", subtitle);
   for (double tick = 0; tick <= scale_end + 1e-9; tick += step) {
     const double x = left + tick * per_share;
-    const bool is_copy = std::fabs(tick - 1) < 1e-9;
-    svg += vertical(x, top, bottom, is_copy ? "limit" : "grid");
+    const bool is_unit = std::fabs(tick - 1) < 1e-9;
+    svg += vertical(x, top, bottom, is_unit ? "limit" : "grid");
     const std::string percent = std::to_string(static_cast<int>(std::lround(tick * 100))) + " %";
-    svg += text_at(x, top - 8, is_copy ? "copy" : "tick", is_copy ? "copy" : percent);
+    svg += text_at(x, top - 8, is_unit ? "unit" : "tick", is_unit ? unit : percent);
   }
   double y = top;
   for (const Group& group : groups) {
@@ -170,7 +172,9 @@ std::string bar_plot(const std::string& title, const std::string& subtitle,
       svg += "<rect x=\"" + number(left) + "\" y=\"" + number(y + 3) + "\" width=\"" +
              number(length) + "\" height=\"" + number(kBar) + "\" rx=\"2\" fill=\"" + bar.colour +
              "\"/>\n";
-      svg += text_at(left + length + 6, y + kBar, "value", bar.text);
+      svg += "<rect x=\"" + number(left + bar.mark * per_share - 1) + "\" y=\"" + number(y + 1) +
+             "\" width=\"2\" height=\"" + number(kBar + 4) + "\" fill=\"#24292f\"/>\n";
+      svg += text_at(right + 12, y + kBar, "value", bar.text);
       y += kRow;
     }
   }
