@@ -2,6 +2,7 @@
 #include "support.h"
 
 #include <map>
+#include <set>
 #include <vector>
 
 #include "cases/case.h"
@@ -22,7 +23,7 @@ the test fails when a kernel or a type vanishes, and when one is missing here.
 * **inputs**: the element types of the tensors that go in, in the order of the arguments.
 * **outputs**: those that come out, `+` between the tensors of one result, `,` between results.
   e2m1 is two FP4 codes a byte; i32 and i16 scales are packed exponents.
-* **yes**: every case of the row passes. A list: only these results do. **–**: no kernel.
+* **yes**: every case of the row passes. A list: of these results. **–**: there is no kernel.
 * **not run here**: there is a kernel, but the machine that wrote the table lacks the backend. When
   such a machine updates the table, cells recorded on a machine that has it are kept.
 
@@ -35,7 +36,8 @@ struct Signature {
   auto operator<=>(const Signature&) const = default;
 };
 
-std::string join(const std::vector<std::string>& parts, const char* between) {
+template <class Parts>
+std::string join(const Parts& parts, const char* between) {
   std::string text;
   for (const std::string& part : parts) text += (text.empty() ? "" : between) + part;
   return text;
@@ -53,15 +55,6 @@ Signature signature(const cases::Case& test) {
   return {join(input_names, " + "), join(output_names, " + ")};
 }
 
-// Appends what is not yet there, keeping the order of the cases.
-template <class T>
-void add_once(std::vector<T>& list, const T& item) {
-  for (const T& other : list) {
-    if (other == item) return;
-  }
-  list.push_back(item);
-}
-
 // Whether all cases of a signature pass on one backend.
 using Passes = std::map<Signature, bool>;
 
@@ -77,40 +70,38 @@ Passes passes_on(const cases::OpCases& op, Backend backend) {
 }
 
 std::string cell(const Passes& passes, const std::string& inputs,
-                 const std::vector<std::string>& outputs) {
-  std::vector<std::string> passed;
+                 const std::set<std::string>& outputs) {
+  std::set<std::string> passed;
   for (const std::string& output : outputs) {
     const auto entry = passes.find({inputs, output});
-    if (entry != passes.end() && entry->second) passed.push_back(output);
+    if (entry != passes.end() && entry->second) passed.insert(output);
   }
-  if (passed.empty()) return "–";
+  if (passed.empty()) return "fails";
   return passed.size() == outputs.size() ? "yes" : join(passed, ", ");
 }
 
 std::string rows(const cases::OpCases& op) {
-  std::vector<std::string> inputs;
-  std::map<std::string, std::vector<std::string>> outputs;
+  std::map<std::string, std::set<std::string>> outputs_of_inputs;
   for (const cases::Case& test : op.cases) {
     if (test.bench || !test.error.empty()) continue;
     const Signature found = signature(test);
-    add_once(inputs, found.inputs);
-    add_once(outputs[found.inputs], found.outputs);
+    outputs_of_inputs[found.inputs].insert(found.outputs);
   }
   std::map<std::string, std::string> line;
-  for (const std::string& input : inputs) {
-    line[input] =
-        "| " + std::string(op.op) + " | " + input + " | " + join(outputs[input], ", ") + " |";
+  for (const auto& [inputs, outputs] : outputs_of_inputs) {
+    line[inputs] = "| " + std::string(op.op) + " | " + inputs + " | " + join(outputs, ", ") + " |";
   }
   for (const BackendStatus& status : backends()) {
     const bool kernel = has_kernel(op, status.backend);
     const Passes passes = kernel && status.available ? passes_on(op, status.backend) : Passes();
-    for (const std::string& input : inputs) {
-      const bool unknown = kernel && !status.available;
-      line[input] += " " + (unknown ? "not run here" : cell(passes, input, outputs[input])) + " |";
+    for (const auto& [inputs, outputs] : outputs_of_inputs) {
+      std::string text = "–";
+      if (kernel) text = status.available ? cell(passes, inputs, outputs) : "not run here";
+      line[inputs] += " " + text + " |";
     }
   }
   std::string text;
-  for (const std::string& input : inputs) text += line[input] + "\n";
+  for (const auto& [inputs, of_inputs] : line) text += of_inputs + "\n";
   return text;
 }
 
