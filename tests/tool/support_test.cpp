@@ -1,0 +1,85 @@
+// docs/support.md says what is true here: no kernel and no type has vanished, or come unrecorded.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "run_tool.h"
+
+namespace tilekernels::tool {
+namespace {
+
+constexpr char kNotRunHere[] = "not run here";
+constexpr char kNoKernel[] = "–";
+constexpr char kAgain[] = "\nupdate the table: tilekernels verify --support > docs/support.md";
+
+using Cells = std::vector<std::string>;
+
+// The table's lines, cut at the bars.
+std::vector<Cells> table(const std::string& page) {
+  std::vector<Cells> rows;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.rfind("| ", 0) != 0) continue;
+    Cells cells;
+    for (size_t begin = 2; begin < line.size();) {
+      const size_t end = line.find(" |", begin);
+      if (end == std::string::npos) break;
+      cells.push_back(line.substr(begin, end - begin));
+      begin = end + 3;
+    }
+    rows.push_back(cells);
+  }
+  return rows;
+}
+
+// What a machine that cannot run the backend knows: only whether there is a kernel.
+bool agrees(const std::string& here, const std::string& recorded) {
+  if (here == kNotRunHere) return recorded != kNoKernel;
+  return here == recorded;
+}
+
+void compare(const std::vector<Cells>& here, const std::vector<Cells>& recorded) {
+  ASSERT_GT(here.size(), 1);
+  ASSERT_EQ(here[0], recorded.at(0));
+  std::map<std::string, Cells> rows;
+  for (const Cells& row : recorded) rows[row.at(0) + " of " + row.at(1)] = row;
+  for (const Cells& row : here) {
+    const std::string key = row.at(0) + " of " + row.at(1);
+    ASSERT_TRUE(rows.contains(key)) << key << " is not in the table" << kAgain;
+    const Cells& want = rows[key];
+    ASSERT_EQ(row.size(), want.size()) << key;
+    EXPECT_EQ(row[2], want[2]) << key << ": outputs" << kAgain;
+    for (size_t i = 3; i < row.size(); ++i) {
+      EXPECT_TRUE(agrees(row[i], want[i])) << key << " on " << here[0][i] << ": here " << row[i]
+                                           << ", recorded " << want[i] << kAgain;
+    }
+    rows.erase(key);
+  }
+  for (const auto& [key, row] : rows) ADD_FAILURE() << key << " is recorded but gone" << kAgain;
+}
+
+TEST(Support, TableIsTrue) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "slow here, and the cases run under sanitizers in a test of their own";
+#endif
+  const ToolRun run = run_tool("verify --support");
+  ASSERT_EQ(run.status, 0) << run.err;
+  compare(table(run.out), table(read_text(TILEKERNELS_SOURCE_DIR "/docs/support.md")));
+}
+
+TEST(Support, AVanishedKernelIsNoticed) {
+  EXPECT_TRUE(agrees("yes", "yes"));
+  EXPECT_TRUE(agrees(kNotRunHere, "yes"));
+  EXPECT_TRUE(agrees(kNotRunHere, kNotRunHere));
+  EXPECT_FALSE(agrees("–", "yes"));
+  EXPECT_FALSE(agrees("–", kNotRunHere));
+  EXPECT_FALSE(agrees("e4m3", "yes"));
+  EXPECT_FALSE(agrees(kNotRunHere, kNoKernel));
+  EXPECT_FALSE(agrees("yes", kNotRunHere));
+}
+
+}  // namespace
+}  // namespace tilekernels::tool
