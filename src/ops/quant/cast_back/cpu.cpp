@@ -163,8 +163,11 @@ HWY_INLINE void store(bool stream, hn::Vec<D> v, D d, T* to) {
   }
 }
 
+// Bytes of an even number of codes.
 template <int32 kXDtype>
-constexpr int64 kCodes = kXDtype == numerics::kDTypeE4M3 ? 1 : 2;  // in a byte
+HWY_INLINE int64 code_bytes(int64 num) {
+  return kXDtype == numerics::kDTypeE4M3 ? num : num >> 1;
+}
 
 template <int32 kXDtype>
 HWY_INLINE Quad widen(const uint8* x) {
@@ -203,7 +206,7 @@ template <int32 kXDtype, int32 kOutDtype>
 void convert_tail(const uint8* x, const Quad& scales, int64 num, Element<kOutDtype>* out) {
   uint8 codes[kStep] = {};
   Element<kOutDtype> results[kStep];
-  std::memcpy(codes, x, static_cast<size_t>(num / kCodes<kXDtype>));
+  std::memcpy(codes, x, static_cast<size_t>(code_bytes<kXDtype>(num)));
   convert<kXDtype, kOutDtype>(codes, scales, false, results);
   std::memcpy(out, results, static_cast<size_t>(num) * sizeof(results[0]));
 }
@@ -213,11 +216,11 @@ void convert_row(const uint8* x, const float* sf, int64 unit_cols, int64 hidden,
                  Element<kOutDtype>* out) {
   int64 k = 0;
   for (; k + kStep <= hidden; k += kStep) {
-    convert<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, load_scales(sf, unit_cols, k), stream,
+    convert<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), load_scales(sf, unit_cols, k), stream,
                                 out + k);
   }
   if (k < hidden) {
-    convert_tail<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, load_scales(sf, unit_cols, k),
+    convert_tail<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), load_scales(sf, unit_cols, k),
                                      hidden - k, out + k);
   }
 }
@@ -309,7 +312,7 @@ HWY_INLINE void look_up(const uint8* x, int64 num, const CastBackTable& table, b
   if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
     for (int64 k = 0; k < num; k += kStep) {
       const hn::Rebind<uint8, DU16> d_pairs;
-      const auto pairs = hn::PromoteTo(kU16, hn::LoadU(d_pairs, x + k / 2));
+      const auto pairs = hn::PromoteTo(kU16, hn::LoadU(d_pairs, x + code_bytes<kXDtype>(k)));
       const auto codes =
           hn::And(hn::Or(pairs, hn::ShiftLeft<4>(pairs)), hn::Set(kU16, uint16{0x0F0F}));
       const V8 index = nm::zip_bytes(kU8, hn::BitCast(kU8, codes));
@@ -346,30 +349,25 @@ HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream
   const Quad scales{{scale, scale}, {scale, scale}};
   int64 k = 0;
   for (; k + kStep <= num; k += kStep) {
-    convert<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, scales, stream, out + k);
+    convert<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), scales, stream, out + k);
   }
   if (k < num) {
-    convert_tail<kXDtype, kOutDtype>(x + k / kCodes<kXDtype>, scales, num - k, out + k);
+    convert_tail<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), scales, num - k, out + k);
   }
 }
 
 template <int32 kXDtype>
 void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables,
                  const CastBackPlan& plan, bool stream, uint16* out) {
-  const int64 block_bytes = plan.block_cols / kCodes<kXDtype>;
-  int64 rest = plan.hidden;
-  for (; rest > 0; rest -= plan.block_cols) {
-    const int64 num = std::min(plan.block_cols, rest);
+  for (int64 k = 0; k < plan.hidden; k += plan.block_cols, ++sf, ++tables) {
+    const uint8* block = x + code_bytes<kXDtype>(k);
+    const int64 num = std::min(plan.block_cols, plan.hidden - k);
     const int64 looked_up = has_table<kXDtype>(*sf) ? num & -kStep : 0;
-    look_up<kXDtype>(x, looked_up, *tables, stream, out);
+    look_up<kXDtype>(block, looked_up, *tables, stream, out + k);
     if (looked_up < num) {
-      convert_block<kXDtype, numerics::kDTypeBF16>(x + looked_up / kCodes<kXDtype>, *sf,
-                                                   num - looked_up, stream, out + looked_up);
+      convert_block<kXDtype, numerics::kDTypeBF16>(block + code_bytes<kXDtype>(looked_up), *sf,
+                                                   num - looked_up, stream, out + k + looked_up);
     }
-    x += block_bytes;
-    out += plan.block_cols;
-    ++sf;
-    ++tables;
   }
 }
 
