@@ -21,6 +21,7 @@
 #include "plot.h"
 #include "select.h"
 #include "tilekernels/config.h"
+#include "tilekernels/error.h"
 #include "tilekernels/version.h"
 
 namespace tilekernels::tool {
@@ -347,6 +348,11 @@ int run(const Options& options) {
   if (options.backends.empty() && !get_backend()) {
     // The reference judges; nobody waits for its speed.
     std::erase(backends.here, Backend::kReference);
+    std::erase(backends.here, Backend::kCuda);
+  }
+  for (Backend backend : backends.here) {
+    if (backend != Backend::kCuda) continue;
+    throw Unsupported("bench times backends on host memory: copies by the host are its yardstick");
   }
   if (!options.target.empty()) set_cpu_target(options.target);
   OutFile record(options.record);
@@ -420,7 +426,8 @@ Command bench_command(CLI::App& app) {
                      "Ops, or beginnings of case ids (topk_gate/tokens=4096); all when left out");
   parser
       ->add_option("--backend", options->backends,
-                   "reference, cpu, cuda or ascend; may be given again; all but the reference "
+                   "reference, cpu, cuda or ascend; may be given again; all on host memory but the "
+                   "reference "
                    "when left out")
       ->allow_extra_args(false)
       ->type_name("NAME");
