@@ -146,17 +146,67 @@ HWY_INLINE void update_amax(uint32* amax, V4 bits) {
   hn::Store(hn::Max(hn::Load(kU32x4, amax), bits), kU32x4, amax);
 }
 
-// Takes a row of a tile into the partial maxima of its groups.
+// Takes a row of a tile into the partial maxima of its groups, which it starts if it is the first.
 template <int32 kX>
-void row_amax(const uint8* x, int64 cols, int64 group, uint32* amax) {
+void row_amax(const uint8* x, int64 cols, int64 group, bool is_first, uint32* amax) {
   int64 col = 0;
   for (; col + group <= cols; col += group, amax += 4) {
-    update_amax(amax, group_amax<kX>(x + bytes_of<kX>(col), group));
+    const V4 bits = group_amax<kX>(x + bytes_of<kX>(col), group);
+    if (is_first) {
+      hn::Store(bits, kU32x4, amax);
+    } else {
+      update_amax(amax, bits);
+    }
   }
   if (col == cols) return;
   alignas(64) uint8 rest[4 * 128] = {};
   std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
+  if (is_first) hn::Store(hn::Zero(kU32x4), kU32x4, amax);
   update_amax(amax, group_amax<kX>(rest, group));
+}
+
+// Over `cols` columns of codes, a multiple of 16, under one scaling factor, in four parts.
+template <int32 kX>
+HWY_INLINE V4 scaled_amax(const uint8* x, int64 cols, float sf) {
+  constexpr int kMantissa = kX == kDTypeE4M3 ? 3 : 1;
+  constexpr int kBias = kX == kDTypeE4M3 ? 7 : 1;
+  const hn::CappedTag<uint8, 16> d8;
+  const hn::CappedTag<uint16, 8> d16;
+  const hn::CappedTag<float, 4> df;
+  auto code = hn::Zero(d8);
+  if constexpr (kX == kDTypeE4M3) {
+    const auto mask = hn::Set(d8, uint8{0x7F});
+    for (int64 i = 0; i < cols; i += 16) code = hn::Max(code, hn::And(hn::LoadU(d8, x + i), mask));
+  } else {
+    const auto mask = hn::Set(d8, uint8{0x07});
+    for (int64 i = 0; i < cols / 2; i += 8) {
+      uint64 pairs;
+      std::memcpy(&pairs, x + i, 8);
+      const auto odd = hn::Set(hn::CappedTag<uint64, 2>(), pairs >> 4);
+      const auto even = hn::Set(hn::CappedTag<uint64, 2>(), pairs);
+      code = hn::Max(code, hn::And(hn::BitCast(d8, hn::InterleaveLower(even, odd)), mask));
+    }
+  }
+  const auto code16 = hn::BitCast(d16, code);
+  const auto max16 =
+      hn::Max(hn::ShiftRight<8>(code16), hn::And(code16, hn::Set(d16, uint16{0xFF})));
+  const V4 code32 = hn::BitCast(kU32x4, max16);
+  const V4 max = hn::Max(hn::ShiftRight<16>(code32), hn::And(code32, hn::Set(kU32x4, 0xFFFFu)));
+  // widen_magnitude
+  const auto small = hn::Mul(hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<D4>(), max)),
+                             hn::Set(df, pow2(1 - kBias - kMantissa)));
+  const auto normal =
+      hn::BitCast(df, hn::Add(hn::ShiftLeft<23 - kMantissa>(max),
+                              hn::Set(kU32x4, static_cast<uint32>(127 - kBias) << 23)));
+  const auto is_small =
+      hn::RebindMask(df, hn::Eq(hn::ShiftRight<kMantissa>(max), hn::Zero(kU32x4)));
+  auto number = hn::IfThenElse(is_small, small, normal);
+  if constexpr (kX == kDTypeE4M3) {
+    const auto is_nan = hn::RebindMask(df, hn::Eq(max, hn::Set(kU32x4, 0x7Fu)));
+    number = hn::IfThenElse(is_nan, hn::Set(df, kCanonicalNan), number);
+  }
+  return hn::And(hn::BitCast(kU32x4, hn::Mul(number, hn::Set(df, sf))),
+                 hn::Set(kU32x4, 0x7FFFFFFFu));
 }
 
 // From partial maxima to one of each group.
@@ -273,9 +323,15 @@ struct FusedFactors {
 
   // fused_factor. What a NaN becomes does not matter: its group is bad.
   HWY_INLINE Quad operator()(int64 col) const {
+    if (!by_col) return broadcast(unit_factor(col), unit_factor(col + kStep / 2));
     const VF max = hn::Set(kF, kFloatMax);
-    return map2(load_units(units, by_col, col), inv(col),
+    return map2(load<kDTypeF32>(reinterpret_cast<const uint8*>(units + col)), inv(col),
                 [max](VF sf, VF i) { return hn::Min(hn::Mul(sf, i), max); });
+  }
+
+  HWY_INLINE float unit_factor(int64 col) const {
+    const float f = units[col / kUnit] * inv.inv[col >> inv.group_shift];
+    return f < kFloatMax ? f : kFloatMax;
   }
 };
 
@@ -352,14 +408,16 @@ class Tile {
   void cast(int64 m, uint8* sf) {
     const int64 row_begin = m * shape_.block_rows;
     const int64 row_end = std::min(row_begin + shape_.block_rows, args_.num_tokens);
-    // Also the groups that complete the last vector.
-    std::memset(scratch_.amax, 0, static_cast<size_t>((groups_ + scales::kStep) * 16));
+    // row_amax starts its groups itself; the others are those that complete the last vector.
+    const int64 started = kIsQuantized ? 0 : groups_;
+    std::memset(scratch_.amax + 4 * started, 0,
+                static_cast<size_t>((groups_ - started + scales::kStep) * 16));
     for (int64 r = row_begin; r < row_end; ++r) {
       if constexpr (kIsQuantized) {
         read_units(r);
         quantized_amax(row(r));
       } else {
-        row_amax<kX>(row(r), cols_, shape_.block_cols, scratch_.amax);
+        row_amax<kX>(row(r), cols_, shape_.block_cols, r == row_begin, scratch_.amax);
       }
     }
     finish_amax(groups_, scratch_.amax);
@@ -371,8 +429,8 @@ class Tile {
     const bool any_bad = largest >= kInfBits;
     // e4m3 scaling factors saturate, and then products are as large as x.
     const bool is_bounded = shape_.sf_kind != kSfE4M3 || largest < kBoundedAmax;
-    if (!kIsQuantized && is_bounded) {
-      encode_rows<kIsQuantized>(row_begin, row_end, any_bad);
+    if (is_bounded) {
+      encode_rows<false>(row_begin, row_end, any_bad);
     } else {
       encode_rows<true>(row_begin, row_end, any_bad);
     }
@@ -402,9 +460,13 @@ class Tile {
       const bool stream = walk_.stream && !by_row;
       if constexpr (kIsQuantized) {
         read_units(r);
-        encode_row<kX, kFmt, kChecked>(row(r), cols_,
-                                       FusedFactors{inv, scratch_.units, units_by_col_}, stream,
-                                       walk_.prefetch_offset, to);
+        const FusedFactors factors{inv, scratch_.units, units_by_col_};
+        // A negative factor may overflow, and -Inf times a zero code is NaN.
+        if (kChecked || any_negative_unit_) {
+          encode_row<kX, kFmt, true>(row(r), cols_, factors, stream, walk_.prefetch_offset, to);
+        } else {
+          encode_row<kX, kFmt, false>(row(r), cols_, factors, stream, walk_.prefetch_offset, to);
+        }
       } else {
         encode_row<kX, kFmt, kChecked>(row(r), cols_, inv, stream, walk_.prefetch_offset, to);
       }
@@ -446,6 +508,9 @@ class Tile {
     const int64 num = (col_begin_ + cols_ - 1) / block + 1 - begin;
     float* numbers = block == unit ? scratch_.units : scratch_.scales;
     scales::read(args_.x_sf, shape_.x_sf_kind, m, begin, num, scratch_.raw, numbers);
+    uint32 signs = 0;
+    for (int64 i = 0; i < num; ++i) signs |= bit_cast<uint32>(numbers[i]);
+    any_negative_unit_ = signs >> 31 != 0;
     const int64 units = ceil_div(cols_, unit);
     if (block != unit) {
       int64 end = 0;
@@ -459,12 +524,31 @@ class Tile {
   }
 
   void quantized_amax(const uint8* x) {
+    if (!units_by_col_) return quantized_amax_by_block(x);
     int64 col = 0;
     for (; col + kStep <= cols_; col += kStep) quantized_amax(x + bytes_of<kX>(col), col);
     if (col == cols_) return;
     alignas(64) uint8 rest[kStep] = {};
     std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols_ - col)));
     quantized_amax(rest, col);
+  }
+
+  // Columns of one group under one scaling factor: the largest code decides.
+  void quantized_amax_by_block(const uint8* x) {
+    const int64 step = std::min(shape_.block_cols, shape_.x_block_cols);
+    for (int64 col = 0; col < cols_; col += step) {
+      const uint8* at = x + bytes_of<kX>(col);
+      int64 num = std::min(step, cols_ - col);
+      alignas(16) uint8 rest[128];
+      if (num % kUnit != 0) {
+        std::memset(rest, 0, sizeof(rest));
+        std::memcpy(rest, at, static_cast<size_t>(bytes_of<kX>(num)));
+        at = rest;
+        num = align_up(num, kUnit);
+      }
+      update_amax(scratch_.amax + 4 * (col >> group_shift_),
+                  scaled_amax<kX>(at, num, scratch_.units[col / kUnit]));
+    }
   }
 
   HWY_INLINE void quantized_amax(const uint8* x, int64 col) {
@@ -492,6 +576,7 @@ class Tile {
   int group_shift_;
   int64 units_of_ = -1;
   bool units_by_col_ = false;
+  bool any_negative_unit_ = false;
 };
 
 template <int32 kX, int32 kFmt>

@@ -35,6 +35,12 @@ constexpr int64 kStep = 4 * kLanes;
 
 inline VF nan() { return hn::BitCast(kF, hn::Set(kU32, 0x7FC00000u)); }
 
+/// Whether the bits of a magnitude are Inf or NaN.
+inline hn::Mask<DF> is_bad(VU32 bits) {
+  const hn::RebindToSigned<DU32> i32;
+  return hn::RebindMask(kF, hn::Gt(hn::BitCast(i32, bits), hn::Set(i32, 0x7F7FFFFF)));
+}
+
 inline VF widen_ue8m0(VU32 byte) {
   const VU32 number = hn::IfThenElse(hn::Eq(byte, hn::Zero(kU32)), hn::Set(kU32, 0x00400000u),
                                      hn::ShiftLeft<23>(byte));
@@ -109,6 +115,27 @@ inline void read(const SfRead& sf, int32 sf_kind, int64 m, int64 begin, int64 nu
   }
 }
 
+/// The e4m3 scaling factors of a step of groups, and their inverses.
+inline void compute_e4m3(const uint32* amax_bits, VU32 clamp, VF q, float* inv, uint8* sf) {
+  const hn::Repartition<uint8, DF> d8;
+  const auto ratio = [&](int64 i) {
+    const VU32 bits = hn::Max(hn::LoadU(kU32, amax_bits + i * kLanes), clamp);
+    return hn::IfThenElse(is_bad(bits), nan(), hn::Div(hn::BitCast(kF, bits), q));
+  };
+  const auto bytes = nm::narrow_e4m3(
+      kF, {nm::zip_f32(kF, ratio(0), ratio(1)), nm::zip_f32(kF, ratio(2), ratio(3))});
+  hn::StoreU(bytes, d8, sf);
+  const nm::Quad<DF> numbers = nm::widen_e4m3(kF, bytes);
+  const auto store = [&](const nm::Pair<DF>& pair, float* to) {
+    const nm::Pair<DF> x = nm::unzip_f32(kF, pair);
+    const VF one = hn::Set(kF, 1.0f);
+    hn::StoreU(hn::Div(one, x.lo), kF, to);
+    hn::StoreU(hn::Div(one, x.hi), kF, to + kLanes);
+  };
+  store(numbers.lower, inv);
+  store(numbers.upper, inv + 2 * kLanes);
+}
+
 /// Scaling factors from the bits of amax, as compute_scale: `inv`, NaN for bad groups, and `sf` as
 /// it is stored, f32 or bytes. Returns the largest of the groups' amax bits.
 inline uint32 compute(int32 sf_kind, bool is_e2m1, const uint32* amax_bits, int64 num,
@@ -120,32 +147,24 @@ inline uint32 compute(int32 sf_kind, bool is_e2m1, const uint32* amax_bits, int6
   for (int64 k = 0; k < num; k += kLanes) {
     const VU32 bits = hn::Max(hn::LoadU(kU32, amax_bits + k), clamp);
     largest = hn::Max(largest, bits);
-    const auto is_bad = hn::RebindMask(kF, hn::Gt(hn::BitCast(hn::RebindToSigned<DU32>(), bits),
-                                                  hn::Set(hn::RebindToSigned<DU32>(), 0x7F7FFFFF)));
+    const auto bad = is_bad(bits);
     const VF a = hn::BitCast(kF, bits);
     if (sf_kind == numerics::kSfF32) {
-      hn::StoreU(hn::IfThenElse(is_bad, nan(), hn::Div(a, q)), kF,
-                 reinterpret_cast<float*>(sf) + k);
-      hn::StoreU(hn::IfThenElse(is_bad, nan(), hn::Div(q, a)), kF, inv + k);
+      hn::StoreU(hn::IfThenElse(bad, nan(), hn::Div(a, q)), kF, reinterpret_cast<float*>(sf) + k);
+      hn::StoreU(hn::IfThenElse(bad, nan(), hn::Div(q, a)), kF, inv + k);
     } else if (sf_kind == numerics::kSfE4M3) {
-      // One vector in four is of use: the narrowing takes four.
-      const VF ratio = hn::IfThenElse(is_bad, nan(), hn::Div(a, q));
-      const auto codes = nm::narrow_e4m3(kF, {nm::zip_f32(kF, ratio, ratio), {ratio, ratio}});
-      const auto bytes = hn::LowerHalf(hn::LowerHalf(codes));
-      hn::StoreU(bytes, d8, sf + k);
-      hn::StoreU(hn::Div(hn::Set(kF, 1.0f), widen_e4m3(hn::PromoteTo(kU32, bytes))), kF, inv + k);
+      if (k % kStep == 0) compute_e4m3(amax_bits + k, clamp, q, inv + k, sf + k);
     } else {
       // power_of_two_exponent
       const VU32 carry = hn::Add(bits, hn::Set(kU32, is_e2m1 ? 0x3FFFFFu : 0x1FFFFFu));
       const VU32 exponent = hn::Sub(hn::ShiftRight<23>(carry), hn::Set(kU32, is_e2m1 ? 2u : 8u));
       const VF inverse = hn::BitCast(kF, hn::ShiftLeft<23>(hn::Sub(hn::Set(kU32, 254u), exponent)));
-      hn::StoreU(hn::IfThenElse(is_bad, nan(), inverse), kF, inv + k);
+      hn::StoreU(hn::IfThenElse(bad, nan(), inverse), kF, inv + k);
       if (is_wide_sf(sf_kind)) {
         const VF power = hn::BitCast(kF, hn::ShiftLeft<23>(exponent));
-        hn::StoreU(hn::IfThenElse(is_bad, nan(), power), kF, reinterpret_cast<float*>(sf) + k);
+        hn::StoreU(hn::IfThenElse(bad, nan(), power), kF, reinterpret_cast<float*>(sf) + k);
       } else {
-        const VU32 byte =
-            hn::IfThenElse(hn::RebindMask(kU32, is_bad), hn::Set(kU32, 255u), exponent);
+        const VU32 byte = hn::IfThenElse(hn::RebindMask(kU32, bad), hn::Set(kU32, 255u), exponent);
         hn::StoreU(hn::DemoteTo(d8, hn::BitCast(hn::RebindToSigned<DU32>(), byte)), d8, sf + k);
       }
     }
