@@ -1,0 +1,115 @@
+// Inspection: what is in a checkpoint and what is suspicious about it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "checkpoint_files.h"
+#include "tilekernels/checkpoint.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels {
+namespace {
+
+using io::StDType;
+
+std::string findings(const CheckpointInfo& info) {
+  std::string all;
+  for (const Finding& finding : info.findings) all += finding.tensor + ": " + finding.text + "\n";
+  return all;
+}
+
+TEST(Inspect, DescribesTensorsAndScales) {
+  TestFolder folder;
+  write_checkpoint(folder, "x.safetensors",
+                   {e4m3_tensor("a.weight", {130, 200}),
+                    {"a.weight_scale_inv", StDType::kF32, {2, 2}, bytes_of<float>({1, 2, 4, 8})},
+                    f32_tensor("norm", {16})});
+  const CheckpointInfo info = inspect(folder / "x.safetensors");
+  EXPECT_EQ(info.kind, "file");
+  EXPECT_EQ(info.quantization, "none");
+  ASSERT_EQ(info.tensors.size(), 3u);
+  EXPECT_EQ(info.tensors[0].format, "F8_E4M3 x F32 per 128x128");
+  EXPECT_EQ(info.tensors[0].scale, "a.weight_scale_inv");
+  EXPECT_EQ(info.tensors[1].scaled_tensor, "a.weight");
+  EXPECT_EQ(info.num_parameters, 130 * 200 + 16);
+  EXPECT_EQ(info.bytes, 130 * 200 + 16 + 64);
+  EXPECT_EQ(info.tensors[0].values->max_abs, 448);
+  EXPECT_EQ(info.tensors[1].values->max_abs, 8);
+  EXPECT_EQ(findings(info), "");
+  EXPECT_FALSE(inspect(folder / "x.safetensors", {false}).tensors[0].values);
+}
+
+TEST(Inspect, FindsWhatIsSuspicious) {
+  TestFolder folder;
+  const float nan = std::nanf("");
+  MadeTensor large = bf16_tensor("large", {3000, 1000});
+  large.bytes[4000001] = '\x7f';  // the last number of a piece is Inf
+  large.bytes[4000000] = '\x80';
+  write_checkpoint(folder, "m/model.safetensors",
+                   {{"bad", StDType::kF32, {4}, bytes_of<float>({1, nan, INFINITY, -INFINITY})},
+                    {"zero", StDType::kBF16, {2, 3}, std::string(12, '\0')},
+                    large,
+                    {"codes", StDType::kF8E4M3, {2, 2}, "\x7f\xff\x01\x02"},
+                    e4m3_tensor("a.weight", {130, 200}),
+                    {"a.scale", StDType::kF32, {2, 2}, bytes_of<float>({0, -1, nan, 3})},
+                    e4m3_tensor("b.weight", {130, 200}),
+                    {"b.weight_scale_inv", StDType::kF32, {1, 2}, bytes_of<float>({1, 2})},
+                    {"lost.weight_scale_inv", StDType::kF32, {1}, bytes_of<float>({1})}});
+  folder.write("m/config.json",
+               R"({"quantization_config":{"quant_method":"fp8","scale_fmt":"ue8m0"},)"
+               R"("model_type":"deepseek_v3","architectures":["DeepseekV3ForCausalLM"]})");
+  const CheckpointInfo info = inspect(folder / "m");
+  EXPECT_EQ(info.kind, "folder");
+  EXPECT_EQ(info.model, "DeepseekV3ForCausalLM (deepseek_v3)");
+  EXPECT_EQ(info.quantization, "fp8, blocks of 128x128, scales ue8m0");
+  const std::string all = findings(info);
+  for (const char* line : {
+           "bad: 1 of 4 numbers are NaN\n",
+           "bad: 2 of 4 numbers are infinite\n",
+           "zero: all 6 numbers are zero\n",
+           "large: 1 of 3000000 numbers are infinite\n",
+           "codes: FP8 weight without a scale\n",
+           "codes: 2 of 4 numbers are NaN\n",
+           "a.scale: 1 of 4 scales are zero\n",
+           "a.scale: 1 of 4 scales are negative\n",
+           "a.scale: 1 of 4 scales are NaN or infinite\n",
+           "a.scale: 1 of 4 scales are no power of two, though config.json claims UE8M0\n",
+           "b.weight_scale_inv: scale of shape [1, 2], but b.weight of shape [130, 200] in blocks "
+           "of 128x128 needs [2, 2]\n",
+           "lost.weight_scale_inv: looks like a scale, but no FP8 weight belongs to it\n",
+       }) {
+    EXPECT_TRUE(has(all, line)) << line << "is missing from\n" << all;
+  }
+  EXPECT_EQ(info.findings.size(), 12u) << all;
+}
+
+TEST(Inspect, FindsAConfigThatContradictsTheTensors) {
+  TestFolder folder;
+  write_checkpoint(folder, "m/model.safetensors",
+                   {bf16_tensor("model.embed_tokens.weight", {2, 2})});
+  folder.write("m/config.json",
+               R"({"quantization_config":{"quant_method":"fp8"},"tie_word_embeddings":false})");
+  std::string all = findings(inspect(folder / "m"));
+  EXPECT_TRUE(has(all, "config.json claims fp8 quantization, but no tensor is F8_E4M3"));
+  EXPECT_TRUE(has(all, "tie_word_embeddings = false, but there is no lm_head.weight"));
+  write_checkpoint(
+      folder, "m/model.safetensors",
+      {e4m3_tensor("a.weight", {1, 1}), {"a.scale", StDType::kF8E8M0, {1, 1}, "\x7f"}});
+  folder.write("m/config.json", "{}");
+  all = findings(inspect(folder / "m"));
+  EXPECT_TRUE(has(all, "there are FP8 weights, but config.json has no quantization_config"));
+}
+
+TEST(Inspect, RefusesWhatIsNoCheckpoint) {
+  TestFolder folder;
+  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { inspect(folder.path()); }),
+                  "must hold .safetensors files, got none"));
+  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { inspect(folder / "absent"); }),
+                  "must be a .safetensors file or a folder, got nothing there"));
+  folder.write("x.safetensors", "short");
+  EXPECT_TRUE(has(message_of<DataError>([&] { inspect(folder / "x.safetensors"); }),
+                  "must begin with 8 bytes of header length, got 5 bytes"));
+}
+
+}  // namespace
+}  // namespace tilekernels

@@ -1,0 +1,436 @@
+// What a conversion leaves behind when it is killed, stopped, refused, out of space or not alone.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "checkpoint_files.h"
+#include "tilekernels/checkpoint.h"
+#include "tilekernels/config.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels {
+namespace {
+
+using io::StDType;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
+constexpr int kNumShards = 3;
+constexpr char kPartial[] = ".out.tilekernels-partial";
+
+std::string shard_name(int i) {
+  return "model-0000" + std::to_string(i + 1) + "-of-00003.safetensors";
+}
+
+// Calls a function at the beginning and after every block.
+class Hooks : public Progress {
+ public:
+  std::function<void()> on_begin;
+  std::function<bool()> on_block;
+  void begin(std::string_view, int64_t) override {
+    if (on_begin) on_begin();
+  }
+  bool cancelled() override { return on_block && on_block(); }
+};
+
+class Safety : public testing::Test {
+ protected:
+  void SetUp() override {
+    nlohmann::json index;
+    for (int s = 0; s < kNumShards; ++s) {
+      const std::string weight = "layer." + std::to_string(s) + ".weight";
+      write_checkpoint(folder_, "in/" + shard_name(s),
+                       {bf16_tensor(weight, {260, 300}, static_cast<uint64_t>(s)),
+                        f32_tensor("b" + std::to_string(s), {5})});
+      index["weight_map"][weight] = shard_name(s);
+      index["weight_map"]["b" + std::to_string(s)] = shard_name(s);
+    }
+    folder_.write("in/model.safetensors.index.json", index.dump());
+    folder_.write("in/config.json", "{}");
+    folder_.write("in/tokenizer.json", "{}");
+    options_.to = CheckpointFormat::kDeepseekFp8;
+  }
+
+  std::string in() const { return folder_ / "in"; }
+  std::string out() const { return folder_ / "out"; }
+
+  std::string bytes_of_output(const std::string& name) const {
+    std::string all;
+    for (const std::string& file : folder_.list(name)) {
+      all += file + "\n" + folder_.read(name + "/" + file);
+    }
+    return all;
+  }
+  std::string clean_run() const {
+    convert(in(), folder_ / "clean", options_);
+    return bytes_of_output("clean");
+  }
+  // Runs a conversion in a child that kills itself once the first shard is done.
+  void run_killed() const {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Hooks hooks;
+      const std::string done = folder_ / (std::string(kPartial) + "/done/" + shard_name(0));
+      hooks.on_block = [&] {
+        if (std::filesystem::exists(done)) ::kill(::getpid(), SIGKILL);
+        return false;
+      };
+      try {
+        convert(in(), out(), options_, &hooks);
+      } catch (...) {
+      }
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    EXPECT_FALSE(folder_.exists("out"));
+    EXPECT_TRUE(folder_.exists(kPartial));
+  }
+
+  TestFolder folder_;
+  ConvertOptions options_;
+};
+
+TEST_F(Safety, B62AKilledRunIsResumedWithTheSameBytes) {
+  const std::string clean = clean_run();
+  run_killed();
+  ConvertOptions options = options_;
+  options.resume = true;
+  const ConvertReport report = convert(in(), out(), options);
+  EXPECT_EQ(report.num_resumed, 1);
+  EXPECT_TRUE(bytes_of_output("out") == clean);
+  EXPECT_EQ(folder_.list(), (std::vector<std::string>{"clean", "in", "out"}));
+  // Figures of shards that were taken over are reported too.
+  for (const TensorReport& tensor : report.tensors) {
+    EXPECT_EQ(tensor.error.has_value(), tensor.action == TensorAction::kQuantized) << tensor.name;
+  }
+}
+
+TEST_F(Safety, B62AKilledRunIsRepeatedWithTheSameBytes) {
+  const std::string clean = clean_run();
+  run_killed();
+  EXPECT_EQ(convert(in(), out(), options_).num_resumed, 0);
+  EXPECT_TRUE(bytes_of_output("out") == clean);
+  EXPECT_EQ(folder_.list(), (std::vector<std::string>{"clean", "in", "out"}));
+}
+
+TEST_F(Safety, ADamagedShardIsNotTakenOver) {
+  const std::string clean = clean_run();
+  run_killed();
+  const std::string file = std::string(kPartial) + "/out/" + shard_name(0);
+  std::string bytes = folder_.read(file);
+  bytes[bytes.size() - 100] ^= 1;
+  folder_.write(file, bytes);
+  ConvertOptions options = options_;
+  options.resume = true;
+  EXPECT_EQ(convert(in(), out(), options).num_resumed, 0);
+  EXPECT_TRUE(bytes_of_output("out") == clean);
+}
+
+TEST_F(Safety, DamagedNotesAreNotTrusted) {
+  const std::string clean = clean_run();
+  run_killed();
+  folder_.write(std::string(kPartial) + "/done/" + shard_name(0), "{\"bytes\":");
+  ConvertOptions options = options_;
+  options.resume = true;
+  EXPECT_EQ(convert(in(), out(), options).num_resumed, 0);
+  EXPECT_TRUE(bytes_of_output("out") == clean);
+}
+
+TEST_F(Safety, ResumeRefusesOtherOptions) {
+  run_killed();
+  ConvertOptions options = options_;
+  options.resume = true;
+  options.ignore = {"layer.1.weight"};
+  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), options); }),
+                  "resume must continue the same input and options"));
+  EXPECT_FALSE(folder_.exists("out"));
+}
+
+TEST_F(Safety, AStoppedRunPublishesNothing) {
+  Hooks hooks;
+  hooks.on_block = [] { return true; };
+  EXPECT_THROW(convert(in(), out(), options_, &hooks), Cancelled);
+  EXPECT_EQ(folder_.list(), std::vector<std::string>{"in"});
+
+  // With a finished shard the work is kept, and the message says how to go on.
+  hooks.on_block = [&] { return folder_.exists(std::string(kPartial) + "/done/" + shard_name(0)); };
+  const std::string what = message_of<Cancelled>([&] { convert(in(), out(), options_, &hooks); });
+  EXPECT_TRUE(has(what, "finished shards are kept in")) << what;
+  EXPECT_FALSE(folder_.exists("out"));
+  ConvertOptions options = options_;
+  options.resume = true;
+  EXPECT_EQ(convert(in(), out(), options).num_resumed, 1);
+}
+
+TEST_F(Safety, ARunningOutputIsNotTakenByAnother) {
+  Hooks hooks;
+  std::string what;
+  hooks.on_begin = [&] {
+    what = message_of<BackendError>([&] { convert(in(), out(), options_); });
+  };
+  convert(in(), out(), options_, &hooks);
+  EXPECT_TRUE(has(what, "must not be held by another run into the same output")) << what;
+  EXPECT_TRUE(bytes_of_output("out") == clean_run());
+}
+
+TEST_F(Safety, ConcurrentRunsGiveOneCompleteOutput) {
+  const std::string clean = clean_run();
+  std::atomic<int> num_done{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      try {
+        convert(in(), out(), options_);
+        ++num_done;
+      } catch (const std::exception&) {
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(num_done, 1);
+  EXPECT_TRUE(bytes_of_output("out") == clean);
+  EXPECT_FALSE(folder_.exists(kPartial));
+}
+
+TEST_F(Safety, ExistingOutputsAreKept) {
+  folder_.write("out/precious", "x");
+  const auto refused = [&](const std::string& in, const std::string& out,
+                           const ConvertOptions& options) {
+    return message_of<std::invalid_argument>([&] { convert(in, out, options); });
+  };
+  EXPECT_TRUE(has(refused(in(), out(), options_), "must not exist yet"));
+  ConvertOptions overwrite = options_;
+  overwrite.overwrite = true;
+  EXPECT_TRUE(has(refused(in(), out(), overwrite), "has no .safetensors file"));
+  EXPECT_EQ(folder_.read("out/precious"), "x");
+  folder_.write("out/old.safetensors", "x");
+  convert(in(), out(), overwrite);
+  EXPECT_FALSE(folder_.exists("out/precious"));
+  EXPECT_TRUE(bytes_of_output("out") == clean_run());
+
+  std::filesystem::create_directory(folder_ / "empty");
+  convert(in(), folder_ / "empty/", options_);
+  EXPECT_TRUE(bytes_of_output("empty") == bytes_of_output("out"));
+
+  EXPECT_TRUE(has(refused(in(), in(), overwrite), "must not be the input"));
+  EXPECT_TRUE(has(refused(in(), in() + "/../in", overwrite), "must not be the input"));
+  EXPECT_TRUE(has(refused(in(), in() + "/sub", options_), "must not lie in each other"));
+  std::filesystem::create_directories(folder_ / "outer/in");
+  EXPECT_TRUE(has(refused(in(), folder_ / "absent/out", options_), "existing folder"));
+  EXPECT_TRUE(has(refused(in(), folder_ / "x.safetensors", options_), "must be a folder"));
+  EXPECT_TRUE(has(refused(in() + "/" + shard_name(0), folder_ / "x", options_),
+                  "must end in .safetensors"));
+  const std::string file = in() + "/" + shard_name(0);
+  EXPECT_TRUE(has(refused(file, file, overwrite), "must not be the input"));
+  std::filesystem::create_symlink("in", folder_ / "link");
+  EXPECT_TRUE(has(refused(in(), folder_ / "link", overwrite), "must not be the input"));
+  std::filesystem::create_symlink("empty", folder_ / "other_link");
+  EXPECT_TRUE(has(refused(in(), folder_ / "other_link", overwrite), "must not be a link"));
+}
+
+TEST_F(Safety, B62AFullDiskIsAnErrorWithThePath) {
+  const std::string disk = folder_ / "disk";
+  std::filesystem::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=1m") != 0) {
+    GTEST_SKIP() << "mounting a small tmpfs is not allowed here";
+  }
+  Hooks hooks;
+  hooks.on_begin = [&] {  // after the check of free space, somebody else fills the disk
+    std::ofstream(disk + "/filler") << std::string(900000, 'x');
+  };
+  EXPECT_TRUE(
+      has(message_of<BackendError>([&] { convert(in(), disk + "/out", options_, &hooks); }), disk));
+  EXPECT_FALSE(std::filesystem::exists(disk + "/out"));
+  // And now there is no room from the beginning.
+  const std::string what = message_of<BackendError>([&] { convert(in(), disk + "/x", options_); });
+  EXPECT_TRUE(has(what, "free space must be at least")) << what;
+  EXPECT_EQ(folder_.list("disk").size(), 1u + (folder_.exists("disk/.out.tilekernels-partial")));
+  std::filesystem::remove(disk + "/filler");
+  ConvertOptions options = options_;
+  options.resume = true;
+  convert(in(), disk + "/out", options);
+  EXPECT_TRUE(bytes_of_output("disk/out") == clean_run());
+  ::umount(disk.c_str());
+}
+
+// Runs `act` in a child and returns what it returned.
+std::string in_child(const std::function<std::string()>& act) {
+  int ends[2];
+  if (::pipe(ends) != 0) return "pipe failed";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string text = act();
+    (void)!::write(ends[1], text.data(), text.size());
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string text;
+  char bytes[4096];
+  for (ssize_t n; (n = ::read(ends[0], bytes, sizeof bytes)) > 0;) {
+    text.append(bytes, static_cast<size_t>(n));
+  }
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
+  return text;
+}
+
+TEST_F(Safety, AFileSizeLimitIsAnErrorWithThePath) {
+  const std::string what = in_child([&] {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{50000, 50000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    return message_of<BackendError>([&] { convert(in(), out(), options_); });
+  });
+  EXPECT_TRUE(has(what, shard_name(0) + ".writing")) << what;
+  EXPECT_TRUE(has(what, "File too large")) << what;
+  EXPECT_EQ(folder_.list(), std::vector<std::string>{"in"});
+}
+
+TEST_F(Safety, AMissingPermissionIsAnErrorWithThePath) {
+  namespace fs = std::filesystem;
+  fs::create_directory(folder_ / "closed");
+  const std::string what = in_child([&] {
+    constexpr fs::perms kRead = fs::perms::owner_read | fs::perms::owner_exec |
+                                fs::perms::group_read | fs::perms::group_exec |
+                                fs::perms::others_read | fs::perms::others_exec;
+    fs::permissions(folder_ / "closed", kRead);
+    fs::permissions(folder_.path(), kRead, fs::perm_options::add);
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return std::string("setresuid");
+    return message_of<BackendError>([&] { convert(in(), folder_ / "closed/out", options_); });
+  });
+  EXPECT_TRUE(has(what, "closed/.out.tilekernels-partial: mkdir failed: Permission denied"))
+      << what;
+}
+
+TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
+  const std::string clean = clean_run();
+  ConvertOptions publish = options_;
+  publish.publish_only = true;
+  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), publish); }),
+                  "publish needs the work of ranks"));
+  ConvertOptions rank = options_;
+  rank.num_ranks = 2;
+  convert(in(), out(), rank);
+  EXPECT_FALSE(folder_.exists("out"));
+  const std::string early = message_of<DataError>([&] { convert(in(), out(), publish); });
+  EXPECT_TRUE(has(early, shard_name(1) + " missing or damaged")) << early;
+  rank.rank = 1;
+  EXPECT_EQ(convert(in(), out(), rank).tensors.size(), 2u);
+  EXPECT_EQ(convert(in(), out(), publish).num_resumed, kNumShards);
+  EXPECT_TRUE(bytes_of_output("out") == clean);
+  EXPECT_FALSE(folder_.exists(kPartial));
+  rank.rank = 2;
+  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), rank); }),
+                  "rank must be in 0..1, got 2"));
+}
+
+#ifdef TILEKERNELS_TOOL
+// The command's exit status, and what it printed.
+std::pair<int, std::string> tool(const std::string& arguments) {
+  const std::string command = std::string(TILEKERNELS_TOOL) + " " + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  char bytes[4096];
+  for (size_t n; (n = ::fread(bytes, 1, sizeof bytes, pipe)) > 0;) text.append(bytes, n);
+  const int status = ::pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
+
+TEST_F(Safety, TheCommandEndsWithAStatusAndAMessage) {
+  const auto good = tool("convert " + in() + " " + out() + " --to deepseek-fp8 --json " +
+                         (folder_ / "report.json"));
+  EXPECT_EQ(good.first, 0) << good.second;
+  EXPECT_TRUE(has(good.second, "layer.{0-2}.weight")) << good.second;
+  EXPECT_TRUE(has(good.second, "is complete")) << good.second;
+  const auto report = nlohmann::json::parse(folder_.read("report.json"));
+  EXPECT_EQ(report["tensors"].size(), 6u);
+  EXPECT_GT(report["tensors"][0]["relative_rms_error"], 0.0);
+  EXPECT_GT(report["peak_memory_bytes"], 0);
+
+  // DeepSeek's names for the way back.
+  const auto back = tool("convert --input-fp8-hf-path " + out() + " --output-bf16-hf-path " +
+                         (folder_ / "back") + " --quiet");
+  EXPECT_EQ(back.first, 0) << back.second;
+  EXPECT_EQ(back.second, "");
+  EXPECT_EQ(read_checkpoint(folder_ / ("back/" + shard_name(0))).at("layer.0.weight").dtype,
+            StDType::kBF16);
+  const auto shown = tool("inspect " + out());
+  EXPECT_EQ(shown.first, 0);
+  EXPECT_TRUE(has(shown.second, "Nothing suspicious.")) << shown.second;
+  EXPECT_TRUE(has(shown.second, "F8_E4M3 x F32 per 128x128")) << shown.second;
+
+  const auto exists = tool("convert " + in() + " " + out() + " --to bf16");
+  EXPECT_EQ(exists.first, 2);
+  EXPECT_TRUE(has(exists.second, "must not exist yet")) << exists.second;
+  const auto format = tool("convert " + in() + " " + out() + "2 --to fp8");
+  EXPECT_EQ(format.first, 2);
+  EXPECT_TRUE(has(format.second, "must be one of")) << format.second;
+  write_checkpoint(folder_, "b.safetensors", {e4m3_tensor("b.weight", {2, 2})});
+  const auto scale = tool("convert " + (folder_ / "b.safetensors") + " " +
+                          (folder_ / "c.safetensors") + " --to bf16");
+  EXPECT_EQ(scale.first, 1);
+  EXPECT_TRUE(has(scale.second, "\"b.weight\"")) << scale.second;
+  EXPECT_FALSE(folder_.exists("c.safetensors"));
+}
+
+// B61: a tensor of 520 MiB, with rows longer than any buffer, in a fixed amount of memory.
+TEST_F(Safety, B61MemoryDoesNotGrowWithTheTensor) {
+  const std::vector<int64_t> shape = {130, 4194304};
+  {
+    io::Header header;
+    header.tensors = {{"big.weight", StDType::kF8E4M3, shape, 0, 0},
+                      {"big.weight_scale_inv", StDType::kF32, {2, 32768}, 0, 0}};
+    io::SafetensorsWriter writer(folder_.path(), "big.safetensors", header);
+    writer.publish(false);  // all holes: zeros that take no room
+  }
+  const std::string command = "convert " + (folder_ / "big.safetensors") + " " +
+                              (folder_ / "out.safetensors") + " --to bf16 --no-sync";
+  // A signal in the middle leaves nothing.
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c",
+            ("exec " + std::string(TILEKERNELS_TOOL) + " " + command + " >/dev/null 2>&1").c_str(),
+            nullptr);
+    ::_exit(127);
+  }
+  const std::string working = ".out.safetensors.tilekernels-partial/out/.out.safetensors.writing";
+  for (int i = 0; i < 2000 && !folder_.exists(working); ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ::kill(child, SIGTERM);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!folder_.exists("out.safetensors")) {  // else it was faster than the signal
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status;
+    EXPECT_EQ(folder_.list(), (std::vector<std::string>{"big.safetensors", "in"}));
+  }
+
+  const auto done = tool(command + " --overwrite --quiet --json " + (folder_ / "report.json"));
+  ASSERT_EQ(done.first, 0) << done.second;
+  EXPECT_EQ(std::filesystem::file_size(folder_ / "out.safetensors") & ~uint64_t{4095},
+            uint64_t{130} * 4194304 * 2);
+  const auto report = nlohmann::json::parse(folder_.read("report.json"));
+  if (!kSanitized) {
+    EXPECT_LE(report["peak_memory_bytes"], 256 << 20);
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace tilekernels
