@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <memory>
+#include <set>
 #include <stdexcept>
 
 #include "checkpoint/engine.h"
@@ -97,7 +97,7 @@ class Conversion {
                           options_.durable);
     try {
       convert_shards(&partial);
-      if (role() == Role::kRank) return;
+      if (role() == Role::kRank) return drop_other_reports();
       write_side_files(partial.out_folder());
       partial.publish(source_.is_folder, options_.overwrite);
     } catch (const Cancelled& error) {
@@ -114,6 +114,21 @@ class Conversion {
   static std::string kept(const PartialOutput& partial) {
     if (!partial.has_done_shards()) return "";
     return "; finished shards are kept in " + partial.folder() + ", --resume continues";
+  }
+
+  bool is_mine(size_t shard) const {
+    return role() != Role::kRank ||
+           static_cast<int>(shard % static_cast<size_t>(options_.num_ranks)) == options_.rank;
+  }
+
+  // A rank reports on its own shards.
+  void drop_other_reports() {
+    std::set<std::string> mine;
+    for (size_t s = 0; s < plan_.shards.size(); ++s) {
+      if (is_mine(s)) mine.insert(plan_.shards[s].file_name);
+    }
+    std::erase_if(report_.tensors,
+                  [&](const TensorReport& tensor) { return mine.count(tensor.shard) == 0; });
   }
 
   // Shards of this process, and what of them is still to be done.

@@ -37,9 +37,14 @@ void make_folder(const std::string& path) {
 
 // Opens and locks `path`; the lock is gone with the process, however it ends.
 int lock_file(const std::string& path, int operation) {
-  for (;;) {
+  for (int num_tries = 0;;) {
     const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0) io::throw_errno(path, "open");
+    if (fd < 0) {
+      // A run that just ended may have removed the folder since it was made.
+      if (errno != ENOENT || ++num_tries > 100) io::throw_errno(path, "open");
+      make_folder(parent_of(path));
+      continue;
+    }
     if (::flock(fd, operation | LOCK_NB) != 0) {
       const int reason = errno;
       ::close(fd);
@@ -59,7 +64,6 @@ int lock_file(const std::string& path, int operation) {
       return fd;
     }
     ::close(fd);
-    make_folder(parent_of(path));
   }
 }
 
@@ -107,8 +111,13 @@ PartialOutput::PartialOutput(const std::string& out, Role role, int rank,
 }
 
 PartialOutput::~PartialOutput() {
-  std::error_code ignored;
-  if (published_ || (!shared_ && !has_done_shards())) fs::remove_all(folder_, ignored);
+  if (published_ || (!shared_ && !has_done_shards())) {
+    std::error_code ignored;
+    remove_contents(ignored);
+    // The lock goes last, and the folder only if no other run has begun in it since.
+    ::unlink((folder_ + "/lock").c_str());
+    ::rmdir(folder_.c_str());
+  }
   if (rank_lock_ >= 0) ::close(rank_lock_);
   ::close(lock_);
 }
@@ -120,12 +129,21 @@ void PartialOutput::take_locks(Role role, int rank) {
   }
 }
 
+void PartialOutput::remove_contents(std::error_code& error) const {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.path().filename() == "lock") continue;
+    fs::remove_all(entry.path(), error);
+    if (error) return;
+  }
+}
+
 void PartialOutput::begin(const std::string& identity, Role role, bool resume) {
   const std::string path = folder_ + "/run.json";
   if (role == Role::kWhole && !resume) {
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder_)) {
-      if (entry.path().filename() != "lock") fs::remove_all(entry.path());
-    }
+    std::error_code error;
+    remove_contents(error);
+    if (error)
+      throw BackendError("[convert] " + folder_ + ": cannot be cleared: " + error.message());
   }
   make_folder(out_folder());
   make_folder(folder_ + "/done");

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "checkpoint/plan.h"
@@ -53,6 +54,8 @@ class PartialOutput {
 
  private:
   void take_locks(Role role, int rank);
+  /// All but the lock.
+  void remove_contents(std::error_code& error) const;
   void begin(const std::string& identity, Role role, bool resume);
   std::string done_path(const std::string& shard) const { return folder_ + "/done/" + shard; }
 

@@ -9,6 +9,7 @@
 #include "checkpoint/config_json.h"
 #include "checkpoint/formats.h"
 #include "io/text.h"
+#include "tilekernels/error.h"
 
 namespace tilekernels::checkpoint {
 namespace {
@@ -181,6 +182,9 @@ Source open_source(const std::string& path) {
   while (source.path.size() > 1 && source.path.back() == '/') source.path.pop_back();
   std::error_code error;
   const fs::file_status status = fs::status(source.path, error);
+  if (status.type() == fs::file_type::none) {
+    throw BackendError("[checkpoint] " + path + ": cannot be reached: " + error.message());
+  }
   source.is_folder = fs::is_directory(status);
   if (!source.is_folder && !fs::is_regular_file(status)) {
     throw std::invalid_argument("[checkpoint] " + path +

@@ -20,6 +20,8 @@ std::optional<StDType> dtype_from_name(std::string_view text) {
   return std::nullopt;
 }
 
+std::string range_text(const TensorEntry& tensor) { return shape_text({tensor.begin, tensor.end}); }
+
 // Takes parser events straight into entries: a hostile header costs no more than its own length
 // times a small factor, and no recursion.
 class HeaderParser : public Sax {
@@ -193,8 +195,7 @@ class HeaderParser : public Sax {
     }
     entry_.begin = offsets_[0];
     entry_.end = offsets_[1];
-    const std::string range =
-        "[" + std::to_string(entry_.begin) + ", " + std::to_string(entry_.end) + "]";
+    const std::string range = range_text(entry_);
     if (entry_.begin > entry_.end) {
       malformed(at(), "data_offsets must not run backwards", range);
     }
@@ -227,8 +228,7 @@ void check_cover(const Header& header, int64_t data_bytes, const std::string& wh
   const TensorEntry* before = nullptr;
   for (const TensorEntry& tensor : header.tensors) {
     const std::string at = where + ": tensor " + quote(tensor.name);
-    const std::string range =
-        "[" + std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + "]";
+    const std::string range = range_text(tensor);
     if (tensor.end > data_bytes) {
       malformed(at,
                 "data_offsets must lie within the file's " + std::to_string(data_bytes) +
