@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -131,6 +132,15 @@ void print_tensors(const ConvertReport& report, bool every) {
               rows);
 }
 
+// The most memory that this process had in use; 0 where the system does not say.
+int64_t peak_memory_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.rfind("VmHWM:", 0) == 0) return std::strtoll(line.c_str() + 6, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
 // Numbers that a user has to know about, tensor by tensor.
 std::vector<std::string> alarms(const ConvertReport& report) {
   std::vector<std::string> texts;
@@ -170,9 +180,11 @@ void print_summary(const Options& options, const ConvertReport& report) {
                 report.num_resumed == 1 ? "" : "s");
   }
   const double bytes = static_cast<double>(report.bytes_read + report.bytes_written);
-  std::printf("read %s, wrote %s in %s: %s/s\n", human_bytes(report.bytes_read).c_str(),
-              human_bytes(report.bytes_written).c_str(), human_seconds(report.seconds).c_str(),
-              human_bytes(static_cast<int64_t>(bytes / std::max(1e-9, report.seconds))).c_str());
+  std::printf("read %s, wrote %s in %s: %s/s, peak memory %s\n",
+              human_bytes(report.bytes_read).c_str(), human_bytes(report.bytes_written).c_str(),
+              human_seconds(report.seconds).c_str(),
+              human_bytes(static_cast<int64_t>(bytes / std::max(1e-9, report.seconds))).c_str(),
+              human_bytes(peak_memory_bytes()).c_str());
   std::printf(options.convert.num_ranks > 1 && !options.convert.publish_only
                   ? "not published yet: run with --publish when all ranks are done\n"
                   : "%s is complete\n",
@@ -188,6 +200,7 @@ std::string to_json(const Options& options, const ConvertReport& report) {
               {"seconds", report.seconds},
               {"bytes_read", report.bytes_read},
               {"bytes_written", report.bytes_written},
+              {"peak_memory_bytes", peak_memory_bytes()},
               {"shards_resumed", report.num_resumed},
               {"warnings", report.warnings},
               {"files", Json::array()},
