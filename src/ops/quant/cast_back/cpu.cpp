@@ -96,6 +96,8 @@ constexpr DU16 kU16;
 constexpr DU8 kU8;
 using VF = hn::Vec<DF>;
 using VU32 = hn::Vec<DU32>;
+using VU16 = hn::Vec<DU16>;
+using V8 = hn::Vec<DU8>;
 using Pair = nm::Pair<DF>;
 using Quad = nm::Quad<DF>;
 constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
@@ -287,9 +289,12 @@ HWY_INLINE void write_table(const float* values, float sf, uint32 minus, uint8* 
   }
 }
 
+// Returns whether every block has a table.
 template <int32 kXDtype>
-void write_tables(const float* sf, int64 num, CastBackTable* tables) {
+bool write_tables(const float* sf, int64 num, CastBackTable* tables) {
+  bool all = true;
   for (int64 k = 0; k < num; ++k) {
+    all &= has_table<kXDtype>(sf[k]);
     if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
       write_table<kXDtype>(kCodeValues.e2m1, sf[k], 0, tables[k].low);
     } else {
@@ -297,47 +302,70 @@ void write_tables(const float* sf, int64 num, CastBackTable* tables) {
       write_table<kXDtype>(kCodeValues.e4m3_high, sf[k], 1, tables[k].high);
     }
   }
+  return all;
 }
 
-template <int32 kXDtype>
-HWY_INLINE void look_up(const uint8* x, int64 num, const CastBackTable& table, bool stream,
-                        uint16* out) {
-  using V8 = hn::Vec<DU8>;
+template <bool kStream>
+HWY_INLINE void store_results(V8 lower, V8 upper, uint16* out) {
+  store<kStream>(hn::BitCast(kU16, hn::InterleaveLower(kU8, lower, upper)), kU16, out);
+  store<kStream>(hn::BitCast(kU16, hn::InterleaveUpper(kU8, lower, upper)), kU16, out + kStep / 2);
+}
+
+// e2m1 codes as bytes in zipped order.
+HWY_INLINE V8 load_nibbles(const uint8* x) {
+  VU16 pairs;
+  if constexpr (kLanes == 8) {
+    // Bytes 0 to 3 and 8 to 11 go to the lower block.
+    alignas(32) static constexpr uint8 kZip[32] = {
+        0, 128, 1, 128, 2, 128, 3, 128, 8,  128, 9,  128, 10, 128, 11, 128,
+        4, 128, 5, 128, 6, 128, 7, 128, 12, 128, 13, 128, 14, 128, 15, 128};
+    const V8 bytes = hn::LoadDup128(kU8, x);
+    pairs = hn::BitCast(kU16, hn::TableLookupBytesOr0(bytes, hn::Load(kU8, kZip)));
+  } else {
+    pairs = hn::PromoteTo(kU16, hn::LoadU(hn::Rebind<uint8, DU16>(), x));
+  }
+  const VU16 both = hn::Or(pairs, hn::ShiftLeft<4>(pairs));
+  return hn::BitCast(kU8, hn::And(both, hn::Set(kU16, uint16{0x0F0F})));
+}
+
+// Looks up `num` codes, a multiple of kStep. Returns false, with wrong results, where NaN is among
+// them.
+template <int32 kXDtype, bool kStream>
+HWY_INLINE bool look_up(const uint8* x, int64 num, const CastBackTable& table, uint16* out) {
   const V8 low_lower = hn::LoadDup128(kU8, table.low);
   const V8 low_upper = hn::LoadDup128(kU8, table.low + 16);
-  const auto put = [&](V8 lower, V8 upper, uint16* to) {
-    store(stream, hn::BitCast(kU16, hn::InterleaveLower(kU8, lower, upper)), kU16, to);
-    store(stream, hn::BitCast(kU16, hn::InterleaveUpper(kU8, lower, upper)), kU16, to + kStep / 2);
-  };
   if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
     for (int64 k = 0; k < num; k += kStep) {
-      const hn::Rebind<uint8, DU16> d_pairs;
-      const auto pairs = hn::PromoteTo(kU16, hn::LoadU(d_pairs, x + code_bytes<kXDtype>(k)));
-      const auto codes =
-          hn::And(hn::Or(pairs, hn::ShiftLeft<4>(pairs)), hn::Set(kU16, uint16{0x0F0F}));
-      const V8 index = nm::zip_bytes(kU8, hn::BitCast(kU8, codes));
-      put(hn::TableLookupBytes(low_lower, index), hn::TableLookupBytes(low_upper, index), out + k);
+      const V8 code = load_nibbles(x + code_bytes<kXDtype>(k));
+      store_results<kStream>(hn::TableLookupBytes(low_lower, code),
+                             hn::TableLookupBytes(low_upper, code), out + k);
     }
+    return true;
   } else {
     const V8 high_lower = hn::LoadDup128(kU8, table.high);
     const V8 high_upper = hn::LoadDup128(kU8, table.high + 16);
-    const auto bytes = [](uint8 value) { return hn::Set(kU8, value); };
+    // By the upper four bits: what they add to the upper byte, and whether the table is `low`.
+    alignas(16) static constexpr uint8 kAdds[16] = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,
+                                                    0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87};
+    alignas(16) static constexpr uint8 kIsLow[16] = {0xFF, 0, 0, 0, 0, 0, 0, 0,
+                                                     0xFF, 0, 0, 0, 0, 0, 0, 0};
+    const V8 adds = hn::LoadDup128(kU8, kAdds);
+    const V8 lows = hn::LoadDup128(kU8, kIsLow);
+    const V8 nibble = hn::Set(kU8, uint8{0x0F});
+    V8 largest = hn::Zero(kU8);
     for (int64 k = 0; k < num; k += kStep) {
       const V8 code = nm::zip_bytes(kU8, hn::LoadU(kU8, x + k));
-      const V8 magnitude = hn::And(code, bytes(0x7F));
-      const V8 index = hn::And(code, bytes(0x0F));
-      const V8 top =
-          hn::And(hn::BitCast(kU8, hn::ShiftRight<4>(hn::BitCast(kU16, magnitude))), bytes(0x07));
-      const auto is_low = hn::Eq(top, hn::Zero(kU8));
+      largest = hn::Max(largest, hn::Add(code, code));  // without the sign
+      const V8 index = hn::And(code, nibble);
+      const V8 top = hn::And(hn::BitCast(kU8, hn::ShiftRight<4>(hn::BitCast(kU16, code))), nibble);
+      const auto is_low = hn::MaskFromVec(hn::TableLookupBytes(lows, top));
       const V8 lower = hn::IfThenElse(is_low, hn::TableLookupBytes(low_lower, index),
                                       hn::TableLookupBytes(high_lower, index));
       const V8 upper = hn::IfThenElse(is_low, hn::TableLookupBytes(low_upper, index),
                                       hn::TableLookupBytes(high_upper, index));
-      const V8 signed_upper = hn::Xor(hn::Add(upper, top), hn::And(code, bytes(0x80)));
-      const auto is_nan = hn::Eq(magnitude, bytes(0x7F));
-      put(hn::Or(lower, hn::VecFromMask(kU8, is_nan)),
-          hn::IfThenElse(is_nan, bytes(0x7F), signed_upper), out + k);
+      store_results<kStream>(lower, hn::Add(upper, hn::TableLookupBytes(adds, top)), out + k);
     }
+    return hn::AllFalse(kU8, hn::Eq(largest, hn::Set(kU8, uint8{0xFE})));
   }
 }
 
@@ -356,17 +384,18 @@ HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream
   }
 }
 
-template <int32 kXDtype>
-void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables,
-                 const CastBackPlan& plan, bool stream, uint16* out) {
+// `all`: whether every block has a table.
+template <int32 kXDtype, bool kStream>
+void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables, bool all,
+                 const CastBackPlan& plan, uint16* out) {
   for (int64 k = 0; k < plan.hidden; k += plan.block_cols, ++sf, ++tables) {
     const uint8* block = x + code_bytes<kXDtype>(k);
     const int64 num = std::min(plan.block_cols, plan.hidden - k);
-    const int64 looked_up = has_table<kXDtype>(*sf) ? num & -kStep : 0;
-    look_up<kXDtype>(block, looked_up, *tables, stream, out + k);
-    if (looked_up < num) {
-      convert_block<kXDtype, numerics::kDTypeBF16>(block + code_bytes<kXDtype>(looked_up), *sf,
-                                                   num - looked_up, stream, out + k + looked_up);
+    int64 done = all || has_table<kXDtype>(*sf) ? num & -kStep : 0;
+    if (!look_up<kXDtype, kStream>(block, done, *tables, out + k)) done = 0;
+    if (done < num) {
+      convert_block<kXDtype, numerics::kDTypeBF16>(block + code_bytes<kXDtype>(done), *sf,
+                                                   num - done, kStream, out + k + done);
     }
   }
 }
@@ -379,13 +408,14 @@ void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const Ca
   using Out = Element<kOutDtype>;
   const bool stream = plan.stream && !plan.by_row;
   const float* sf = nullptr;
+  bool all_have_tables = false;
   int64 block_row = -1;
   for (int64 m = begin; m < end; ++m) {
     if (m / shape.block_rows != block_row) {
       block_row = m / shape.block_rows;
       if (plan.by_table) {
         sf = block_scales(args, shape, plan, block_row, scratch);
-        write_tables<kXDtype>(sf, plan.num_blocks, scratch.tables());
+        all_have_tables = write_tables<kXDtype>(sf, plan.num_blocks, scratch.tables());
       } else {
         sf = unit_scales(args, shape, plan, block_row, scratch);
       }
@@ -396,7 +426,8 @@ void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const Ca
     if (!plan.by_table) {
       convert_row<kXDtype, kOutDtype>(x, sf, plan.unit_cols, plan.hidden, stream, row);
     } else if constexpr (kOutDtype == numerics::kDTypeBF16) {
-      look_up_row<kXDtype>(x, sf, scratch.tables(), plan, stream, row);
+      const auto look_up = stream ? look_up_row<kXDtype, true> : look_up_row<kXDtype, false>;
+      look_up(x, sf, scratch.tables(), all_have_tables, plan, row);
     }
     if (plan.by_row) stream_copy(out, row, plan.row_bytes);
   }
