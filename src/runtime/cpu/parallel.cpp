@@ -1,23 +1,24 @@
 // A pool of sleeping threads that help the callers of parallel_for.
 //
-// Jobs lie on their callers' stacks, linked into the pool while helpers may still join. Nobody
-// owns a range: caller and helpers take the next one until none is left, so a job makes progress
-// however many helpers come.
+// Nobody owns a range: caller and helpers take the next one until none is left, so a job makes
+// progress however many helpers come. Callers publish jobs in slots that live as long as the pool;
+// a helper joins with one compare-and-swap, and a lock is taken only where threads are started.
 #include "runtime/cpu/parallel.h"
 
 #include <dlfcn.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "runtime/cpu/float_env.h"
 #include "tilekernels/config.h"
@@ -30,6 +31,8 @@ constexpr std::chrono::microseconds kSpin(15);
 // Many ranges a thread, so that a late helper or a slow core costs little; but none shorter than
 // a quarter of what is worth waking a thread for.
 constexpr int64_t kRangesPerThread = 16;
+
+constexpr auto kNothing = [](int64_t, int64_t) {};
 
 // Whether this thread is inside a body, so that a nested loop stays in it.
 thread_local bool in_body = false;
@@ -61,9 +64,67 @@ void order_streaming_stores() {
 #endif
 }
 
-class Job {
+void run_here(int64_t count, const RangeBody& body) {
+  const FloatEnv float_env;
+  body(0, count);
+  order_streaming_stores();
+}
+
+void futex_wait(std::atomic<uint32_t>& word, uint32_t seen) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, seen, nullptr, nullptr, 0);
+}
+
+void futex_wake(std::atomic<uint32_t>& word, int num_threads) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, num_threads, nullptr, nullptr, 0);
+}
+
+// One loop. The fields are the caller's while nobody may join, and constant afterwards.
+class alignas(64) Job {
  public:
-  Job(RangeBody body, int64_t count, int64_t range) : body_(body), count_(count), range_(range) {}
+  // Called by callers: the slot is theirs, or it is another's.
+  bool acquire() {
+    return !acquired_.load(std::memory_order_relaxed) &&
+           !acquired_.exchange(true, std::memory_order_acquire);
+  }
+  void release() { acquired_.store(false, std::memory_order_release); }
+
+  void publish(RangeBody body, int64_t count, int64_t range, int num_places) {
+    body_ = body;
+    count_ = count;
+    range_ = range;
+    next_.store(0, std::memory_order_relaxed);
+    state_.store(static_cast<uint32_t>(num_places), std::memory_order_release);
+  }
+
+  // Called by helpers: takes a place; `num_left` are the places still free.
+  bool join(uint32_t* num_left) {
+    uint32_t state = state_.load(std::memory_order_relaxed);
+    while ((state & kPlaces) != 0) {
+      if (state_.compare_exchange_weak(state, state - 1 + kOneHelper, std::memory_order_acq_rel)) {
+        *num_left = (state & kPlaces) - 1;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void leave() {
+    const uint32_t before = state_.fetch_sub(kOneHelper, std::memory_order_release);
+    // The slot may serve another job by now; its caller would only look once more.
+    if ((before & ~kPlaces) == (kOneHelper | kCallerWaits)) futex_wake(state_, 1);
+  }
+
+  // Called by the caller: no more helpers, and those inside are done.
+  void close() {
+    state_.fetch_and(~kPlaces, std::memory_order_relaxed);
+    const auto all_left = [this] { return state_.load(std::memory_order_acquire) == 0; };
+    if (spin_until(all_left)) return;
+    uint32_t state = state_.fetch_or(kCallerWaits, std::memory_order_acquire) | kCallerWaits;
+    while (state != kCallerWaits) {
+      futex_wait(state_, state);
+      state = state_.load(std::memory_order_acquire);
+    }
+  }
 
   // Takes ranges until none is left.
   void work() {
@@ -80,16 +141,15 @@ class Job {
     order_streaming_stores();
   }
 
-  void rethrow() {
-    if (error_) std::rethrow_exception(std::move(error_));
-  }
-
-  std::atomic<int> num_helping{0};
-  // Guarded by the pool's mutex
-  int num_places = 0;  // helpers that may still join; the job is linked while there are any
-  Job* next_job = nullptr;
+  // What the lowest range that failed has thrown, or null.
+  std::exception_ptr take_error() { return std::exchange(error_, nullptr); }
 
  private:
+  // state_: places still free, helpers inside, and whether the caller sleeps until they left
+  static constexpr uint32_t kPlaces = 0x7FFF;
+  static constexpr uint32_t kOneHelper = 0x8000;
+  static constexpr uint32_t kCallerWaits = 0x80000000;
+
   // Ranges are taken in rising order, so the lowest one that throws always gets to run.
   void fail(int64_t begin, std::exception_ptr error) {
     const std::lock_guard lock(error_mutex_);
@@ -100,13 +160,15 @@ class Job {
     next_.store(count_, std::memory_order_relaxed);
   }
 
-  const RangeBody body_;
-  const int64_t count_;
-  const int64_t range_;
-  std::atomic<int64_t> next_{0};
+  std::atomic<uint32_t> state_{0};
+  std::atomic<bool> acquired_{false};
+  RangeBody body_{kNothing};
+  int64_t count_ = 0;
+  int64_t range_ = 0;
   std::mutex error_mutex_;
   std::exception_ptr error_;
   int64_t error_begin_ = 0;
+  alignas(64) std::atomic<int64_t> next_{0};
 };
 
 // Keeps the object that holds this code mapped: a sleeping thread's code must outlast a dlclose.
@@ -138,7 +200,7 @@ class SignalsBlocked {
 class Pool {
  public:
   // The pool of this process. A forked child has none of its parent's threads, and its copy of
-  // their pool may be locked for ever: it leaves that copy alone and takes a pool of its own.
+  // their pool may be in any state: it leaves that copy alone and takes a pool of its own.
   static Pool& get() {
     Pool* pool = current_.load(std::memory_order_acquire);
     const pid_t pid = getpid();
@@ -151,100 +213,96 @@ class Pool {
     return *pool;
   }
 
-  // Runs the job with up to `num_helpers` of the pool's threads.
-  void run(Job& job, int num_helpers) {
-    int num_to_wake;
-    {
-      const std::lock_guard lock(mutex_);
-      num_helpers = start_threads(num_helpers);
-      if (num_helpers > 0) link(job, num_helpers);
-      num_to_wake = std::min(num_helpers - num_spinning_, num_sleeping_);
-    }
-    for (int i = 0; i < num_to_wake; ++i) work_.notify_one();
+  // Runs the body with up to `num_helpers` of the pool's threads.
+  void run(int64_t count, int64_t range, const RangeBody& body, int num_helpers) {
+    Job* const job = acquire_job();
+    if (job == nullptr) return run_here(count, body);
+    num_helpers = start_threads(num_helpers);
+    job->publish(body, count, range, num_helpers);
+    published_.fetch_add(1);
+    wake(num_helpers - num_spinning_.load(std::memory_order_relaxed));
 
     in_body = true;
-    job.work();
+    job->work();
     in_body = false;
 
-    {
-      const std::lock_guard lock(mutex_);
-      if (job.num_places > 0) unlink(job);
-    }
-    const auto all_left = [&job] { return job.num_helping.load(std::memory_order_acquire) == 0; };
-    if (!spin_until(all_left)) {
-      std::unique_lock lock(mutex_);
-      ++num_waiting_;
-      left_.wait(lock, all_left);
-      --num_waiting_;
-    }
+    job->close();
+    const std::exception_ptr error = job->take_error();
+    job->release();
+    if (error) std::rethrow_exception(error);
   }
 
  private:
+  static constexpr int kMaxJobs = 64;  // callers at once that get help
+
   Pool(pid_t pid, const Pool* parent) : pid_(pid), parent_(parent) {}
 
-  // Called with the mutex. Returns how many of the wanted threads there are.
+  Job* acquire_job() {
+    for (int i = 0; i < kMaxJobs; ++i) {
+      if (!jobs_[i].acquire()) continue;
+      int seen = num_jobs_.load(std::memory_order_relaxed);
+      while (seen <= i && !num_jobs_.compare_exchange_weak(seen, i + 1)) {
+      }
+      return &jobs_[i];
+    }
+    return nullptr;
+  }
+
+  // Returns how many of the wanted threads there are.
   int start_threads(int num_wanted) {
-    if (num_wanted <= num_threads_) return num_wanted;
+    if (num_wanted <= num_threads_.load(std::memory_order_acquire)) return num_wanted;
+    const std::lock_guard lock(start_mutex_);
     const SignalsBlocked signals_blocked;
     try {
       while (num_threads_ < num_wanted) {
         std::thread([this] { serve(); }).detach();
         ++num_threads_;
       }
-    } catch (const std::system_error&) {
+    } catch (const std::exception&) {
       // The system gives no more threads; those that run, and the caller, do the work.
     }
-    return std::min(num_wanted, num_threads_);
+    return std::min<int>(num_wanted, num_threads_);
   }
 
-  void link(Job& job, int num_places) {
-    job.num_places = num_places;
-    Job** last = &first_job_;
-    while (*last != nullptr) last = &(*last)->next_job;
-    *last = &job;
-    num_places_.fetch_add(num_places, std::memory_order_relaxed);
+  // Waking costs the waker microseconds a thread: it wakes a few, and they the next ones.
+  void wake(int num_wanted) {
+    constexpr int kAtOnce = 4;
+    if (num_wanted > 0 && num_sleeping_.load() > 0) {
+      futex_wake(published_, std::min(num_wanted, kAtOnce));
+    }
   }
 
-  void unlink(Job& job) {
-    Job** link = &first_job_;
-    while (*link != &job) link = &(*link)->next_job;
-    *link = job.next_job;
-    num_places_.fetch_sub(job.num_places, std::memory_order_relaxed);
-    job.num_places = 0;
-  }
-
-  // Called with the mutex. The oldest job with a free place, or null.
   Job* join() {
-    Job* const job = first_job_;
-    if (job == nullptr) return nullptr;
-    job->num_helping.fetch_add(1, std::memory_order_relaxed);
-    num_places_.fetch_sub(1, std::memory_order_relaxed);
-    if (--job->num_places == 0) first_job_ = job->next_job;
-    return job;
+    const int num_jobs = num_jobs_.load(std::memory_order_acquire);
+    for (int i = 0; i < num_jobs; ++i) {
+      uint32_t num_left = 0;
+      if (!jobs_[i].join(&num_left)) continue;
+      wake(static_cast<int>(num_left));
+      return &jobs_[i];
+    }
+    return nullptr;
   }
 
   // The life of a pool thread.
   void serve() {
     in_body = true;
-    std::unique_lock lock(mutex_);
     for (;;) {
-      Job* job = join();
-      if (job == nullptr) {
-        ++num_spinning_;
-        lock.unlock();
-        spin_until([this] { return num_places_.load(std::memory_order_relaxed) > 0; });
-        lock.lock();
-        --num_spinning_;
-        ++num_sleeping_;
-        work_.wait(lock, [this, &job] { return (job = join()) != nullptr; });
-        --num_sleeping_;
+      const uint32_t seen = published_.load();
+      if (Job* const job = join()) {
+        job->work();
+        job->leave();
+        continue;
       }
-      lock.unlock();
-      job->work();
-      lock.lock();
-      // The job may be gone once it counts no helper.
-      job->num_helping.fetch_sub(1, std::memory_order_release);
-      if (num_waiting_ > 0) left_.notify_all();
+      num_spinning_.fetch_add(1, std::memory_order_relaxed);
+      const bool is_published =
+          spin_until([this, seen] { return published_.load(std::memory_order_relaxed) != seen; });
+      num_spinning_.fetch_sub(1, std::memory_order_relaxed);
+      if (is_published) continue;
+      // Sequentially consistent, as is the publisher's order: it sees a sleeper, or the sleeper
+      // sees its job.
+      num_sleeping_.fetch_add(1);
+      futex_wait(published_, seen);
+      num_sleeping_.fetch_sub(1);
     }
   }
 
@@ -252,25 +310,16 @@ class Pool {
 
   const pid_t pid_;
   const Pool* const parent_;  // abandoned; reachable, so that leak checkers see it
-  std::mutex mutex_;
-  std::condition_variable work_;  // places to take
-  std::condition_variable left_;  // a helper left its job
-  std::atomic<int> num_places_{0};
-  // Guarded by the mutex
-  Job* first_job_ = nullptr;
-  int num_threads_ = 0;
-  int num_spinning_ = 0;
-  int num_sleeping_ = 0;
-  int num_waiting_ = 0;
+  Job jobs_[kMaxJobs];
+  std::atomic<int> num_jobs_{0};  // slots that were ever used
+  std::mutex start_mutex_;
+  std::atomic<int> num_threads_{0};
+  alignas(64) std::atomic<uint32_t> published_{0};  // counts; sleepers wait for its change
+  alignas(64) std::atomic<int> num_spinning_{0};
+  std::atomic<int> num_sleeping_{0};
 };
 
 std::atomic<Pool*> Pool::current_{nullptr};
-
-void run_here(int64_t count, const RangeBody& body) {
-  const FloatEnv float_env;
-  body(0, count);
-  order_streaming_stores();
-}
 
 }  // namespace
 
@@ -283,9 +332,8 @@ void parallel_for(int64_t count, int64_t min_per_thread, RangeBody body) {
   if (num_threads < 2) return run_here(count, body);
 
   const int64_t num_ranges = num_threads * kRangesPerThread;
-  Job job(body, count, std::max((count - 1) / num_ranges + 1, min_per_thread / 4));
-  Pool::get().run(job, static_cast<int>(num_threads) - 1);
-  job.rethrow();
+  const int64_t range = std::max((count - 1) / num_ranges + 1, min_per_thread / 4);
+  Pool::get().run(count, range, body, static_cast<int>(num_threads) - 1);
 }
 
 }  // namespace tilekernels::cpu
