@@ -16,6 +16,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/moe/topk_gate/cpu.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 
@@ -58,6 +59,7 @@ struct Row {
   // A word of up to 64 columns, and its last kAtOnce entries, are appended unchecked.
   int32 candidates[kMaxCandidates + 64 + 8];
   alignas(64) float candidate_scores[kMaxCandidates];
+  alignas(64) int32 ranks[kMaxCandidates];
   int64 by_rank[kMaxCandidates];
 };
 
@@ -81,6 +83,13 @@ VF load_tail(const float* from, int64 num, float otherwise) {
 VI keys_of(VF scores) {
   const VI bits = hn::BitCast(kI, hn::Add(scores, hn::Zero(kF)));  // -0 becomes +0
   return hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(kI, 0x7FFFFFFF)));
+}
+
+// Adds one where the mask holds.
+VI count(VI num, hn::Mask<DI> mask) {
+  // AVX-512 adds under a mask in one instruction; elsewhere a mask is a vector of minus ones.
+  if constexpr (kLanes == 16) return hn::IfThenElse(mask, hn::Add(num, hn::Set(kI, 1)), num);
+  return hn::Sub(num, hn::VecFromMask(kI, mask));
 }
 
 // The K-th largest of the maxima of kVectors * kLanes groups of columns; false when a score is
@@ -120,8 +129,7 @@ bool find_bound(const float* scores, int32 num_experts, int32 num_topk, float* b
   for (int32 i = 0; i < kVectors * kLanes; ++i) {
     const VF value = hn::Set(kF, values[i]);
     for (int32 v = 0; v < kVectors; ++v) {
-      const auto is_greater = hn::RebindMask(kI, hn::Gt(value, maxima[v]));
-      num_greater[v] = hn::Sub(num_greater[v], hn::VecFromMask(kI, is_greater));
+      num_greater[v] = count(num_greater[v], hn::RebindMask(kI, hn::Gt(value, maxima[v])));
     }
   }
   VF least = hn::Set(kF, std::numeric_limits<float>::infinity());
@@ -207,7 +215,6 @@ template <int32 kSize>
 void rank_candidates(Row& row) {
   constexpr int32 kVectors = kSize / kLanes;
   alignas(64) int32 keys[kMaxCandidates];
-  alignas(64) int32 ranks[kSize];
   const VI lane = hn::Iota(kI, 0);
   const VI num_candidates = hn::Set(kI, row.num_candidates);
   const int32 num = static_cast<int32>(numerics::align_up(row.num_candidates, kSize));
@@ -231,12 +238,23 @@ void rank_candidates(Row& row) {
         const VI other = hn::Set(kI, keys[batch + k]);
         for (int32 v = 0; v < kVectors; ++v) {
           const VI later = batch == i ? hn::LoadU(kI, kIsLater + 15 - k + v * kLanes) : before;
-          rank[v] = hn::Sub(rank[v], hn::VecFromMask(kI, hn::Gt(other, hn::Add(key[v], later))));
+          rank[v] = count(rank[v], hn::Gt(other, hn::Add(key[v], later)));
         }
       }
     }
-    for (int32 v = 0; v < kVectors; ++v) hn::Store(rank[v], kI, ranks + v * kLanes);
-    for (int32 k = 0; k < kSize; ++k) row.by_rank[ranks[k]] = row.candidates[i + k];
+    for (int32 v = 0; v < kVectors; ++v) hn::Store(rank[v], kI, row.ranks + i + v * kLanes);
+  }
+}
+
+// Asks for a row that comes later, while there is other work than loading.
+void prefetch_row(const float* scores, int32 num_experts) {
+  constexpr int32 kLineFloats = 16;
+  for (int32 i = 0; i < num_experts; i += kLineFloats) hwy::Prefetch(scores + i);
+}
+
+void sort_candidates(Row& row) {
+  for (int32 i = 0; i < row.num_candidates; i += kStep) {
+    for (int32 k = i; k < i + kStep; ++k) row.by_rank[row.ranks[k]] = row.candidates[k];
   }
 }
 
@@ -286,6 +304,9 @@ int64 select_rows(const TopkGateArgs& args, const TopkGateShape& shape, int64 be
         note_passing(row.scores + strip, num_columns, row.bound, scratch.passing + r * words);
       }
       for (int32 r = 0; r < num_rows; ++r) {
+        if (rows_at_once > 1) {
+          prefetch_row(scratch.rows[r].scores + rows_at_once * num_experts, num_experts);
+        }
         gather_candidates<kAtOnce>(scratch.passing + r * words, num_columns, strip,
                                    scratch.rows[r]);
       }
@@ -305,6 +326,10 @@ int64 select_rows(const TopkGateArgs& args, const TopkGateShape& shape, int64 be
       } else if (row.num_candidates <= kMaxCandidates) {
         rank_candidates<kBatch>(row);
       }
+    }
+    for (int32 r = 0; r < num_rows; ++r) {
+      Row& row = scratch.rows[r];
+      if (row.num_candidates <= kMaxCandidates) sort_candidates(row);
     }
     for (int32 r = 0; r < num_rows; ++r) {
       const Row& row = scratch.rows[r];
