@@ -148,9 +148,8 @@ Call PyCall::options(const Device& device) {
 void PyCall::give(std::initializer_list<TensorSpec> specs) {
   std::vector<int64_t> numbers;
   for (const TensorSpec& spec : specs) {
-    numbers.insert(numbers.end(),
-                   {static_cast<int64_t>(spec.dtype),
-                    spec.storage_bytes() / size_bytes(spec.dtype), spec.rank()});
+    numbers.insert(numbers.end(), {static_cast<int64_t>(spec.dtype),
+                                   spec.storage_bytes() / size_bytes(spec.dtype), spec.rank()});
     numbers.insert(numbers.end(), spec.shape.begin(), spec.shape.end());
     numbers.insert(numbers.end(), spec.strides.begin(), spec.strides.end());
   }
@@ -174,7 +173,7 @@ void PyCall::give(const std::vector<std::string>& values) {
 }
 
 void PyCall::refuse(const std::string& argument, const std::string& rule,
-                  const std::string& value) const {
+                    const std::string& value) const {
   throw std::invalid_argument(std::string("[") + op_ + "] " + argument + " " + rule + ", got " +
                               value);
 }
@@ -182,9 +181,8 @@ void PyCall::refuse(const std::string& argument, const std::string& rule,
 Registration::Registration(const char* name, const char* op, Body body) {
   ffi::Function::SetGlobal(
       std::string("tilekernels.") + name,
-      ffi::Function::FromPacked([op, body](ffi::PackedArgs args, ffi::Any* result) {
-        run(op, body, args, result);
-      }),
+      ffi::Function::FromPacked(
+          [op, body](ffi::PackedArgs args, ffi::Any* result) { run(op, body, args, result); }),
       /*override=*/true);
 }
 

@@ -65,8 +65,7 @@ struct Registration {
 
 /// The two functions of an op, `<name>_spec` and `<name>_out`.
 struct OpRegistration {
-  OpRegistration(const char* name, const char* op, Registration::Body spec,
-                 Registration::Body out);
+  OpRegistration(const char* name, const char* op, Registration::Body spec, Registration::Body out);
 };
 
 }  // namespace tilekernels::python

@@ -139,8 +139,7 @@ const OpRegistration kPerTokenCastQuantized(
       const DType fmt = call.dtype();
       const int num_per_channels = call.integer("num_per_channels");
       const CastOptions options = cast_options(call);
-      per_token_cast_out(out, x, x_sf, fmt, num_per_channels, options,
-                         call.options(x.data.device));
+      per_token_cast_out(out, x, x_sf, fmt, num_per_channels, options, call.options(x.data.device));
     });
 
 const OpRegistration kPerTokenCastSfOnly(

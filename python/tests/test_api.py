@@ -43,7 +43,8 @@ def declarations(header: str) -> dict:
     text = (HEADERS / header).read_text()
     text = re.sub(r"//[^\n]*", "", text)
     found: dict = {}
-    for match in re.finditer(r"^[A-Za-z][\w:<>, ]*?[ &](\w+)\(((?:[^;{}]|\{\})*)\);", text, re.MULTILINE):
+    function = r"^[A-Za-z][\w:<>, ]*?[ &](\w+)\(((?:[^;{}]|\{\})*)\);"
+    for match in re.finditer(function, text, re.MULTILINE):
         arguments = []
         for piece in re.split(r",(?![^<{]*[>}])", match.group(2)):
             piece = " ".join(piece.split())
@@ -131,7 +132,7 @@ REFERENCE = {
 
 
 def check(name: str, function, arguments: list) -> None:
-    """Every C++ argument has its Python counterpart, in the same order and with the same default."""
+    """Every C++ argument has its Python counterpart, in the same order, with the same default."""
     expected, keywords = expected_arguments(name, arguments)
     got, got_keywords = signature(function)
     if name.endswith("precomputed_sf"):  # the flags are there for the reference package's sake

@@ -25,8 +25,12 @@ def test_numpy_subclass():
     same_bytes(topk_gate(x, 4), topk_gate(scores(), 4))
 
 
-def test_misaligned_views_of_bytes():
-    """Memory from elsewhere: a file's bytes seen as numbers."""
+def test_masked_arrays_are_refused():
+    with pytest.raises(TypeError, match="got MaskedArray$"):
+        topk_gate(numpy.ma.masked_less(scores(), 0), 4)
+
+
+def test_memory_of_a_file():
     content = scores().tobytes()
     x = numpy.frombuffer(content, numpy.float32).reshape(6, 64)  # read-only
     same_bytes(topk_gate(x, 4), topk_gate(scores(), 4))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import numpy
 import pytest
 
@@ -11,6 +13,10 @@ from tilekernels import config, quant
 
 def test_version():
     assert tilekernels.__version__.count(".") == 2
+    try:
+        assert importlib.metadata.version("tilekernels") == tilekernels.__version__
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("an installed package is absent")
 
 
 def test_backends():

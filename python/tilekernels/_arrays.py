@@ -1,8 +1,8 @@
 """How arrays of NumPy, torch and JAX reach the library and how its outputs become theirs.
 
 An array crosses as a DLPack tensor and the number of its dtype: the narrow formats of ml_dtypes
-(and, before torch 2.9, of torch) do not cross DLPack, so they go as bytes. The library alone decides
-the shapes, dtypes and strides of outputs; the caller's framework allocates them.
+(and, before torch 2.9, of torch) do not cross DLPack, so they go as bytes. The library alone
+decides the shapes, dtypes and strides of outputs; the caller's framework allocates them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class _NumPy:
         self._outputs[NUMBERS[short]] = (dtype, carrier)
 
     def owns(self, array: Any) -> bool:
-        return isinstance(array, numpy.ndarray)
+        # A mask would be lost without a word.
+        return isinstance(array, numpy.ndarray) and not isinstance(array, numpy.ma.MaskedArray)
 
     def read(self, op: str, name: str, array: Any, codes: bool) -> tuple:
         """What tvm-ffi takes for the array, and its `_Geometry`."""
@@ -247,7 +248,7 @@ class _WritableAlias:
 
 
 def _pack_fp4(op: str, name: str, array: Any) -> Any:
-    """float4_e2m1fn holds one code a byte; the library takes two, the even column in the low half."""
+    """float4_e2m1fn holds one code a byte; the library takes two, the even one in the low half."""
     if array.ndim == 0 or array.shape[-1] % 2 != 0:
         raise ValueError(f"[{op}] {name} must have an even number of columns, got {array.shape}")
     codes = numpy.ascontiguousarray(array).view(numpy.uint8) & 0x0F
@@ -271,8 +272,8 @@ def _spec_numbers(op: str, name: str, geometry: _Geometry) -> tuple:
     unit = geometry.stride_unit
     for stride in geometry.strides:
         if stride % unit != 0:
-            raise ValueError(f"[{op}] {name} strides must be multiples of its {unit}-byte elements, "
-                             f"got {geometry.strides} bytes")
+            raise ValueError(f"[{op}] {name} strides must be multiples of its {unit}-byte "
+                             f"elements, got {geometry.strides} bytes")
     strides = (stride // unit for stride in geometry.strides)
     return (geometry.dtype, *geometry.device, *geometry.shape, *strides)
 

@@ -69,8 +69,8 @@ def _cast(op: str, plain: Op, quantized: Op, x: Any, size: tuple, fmt: str, opti
         result = quantized(x, parameters, backend, out)
     else:
         if x_block_size is not None or x_sf_layout is not None:
-            raise ValueError(f"[{op}] x must be a pair (data, sf) with x_block_size or x_sf_layout, "
-                             f"got {type(x).__name__}")
+            raise ValueError(f"[{op}] x must be a pair (data, sf) with x_block_size or "
+                             f"x_sf_layout, got {type(x).__name__}")
         result = plain((x,), (number, *size, *options), backend, out)
     return tuple(result)
 
