@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "checkpoint/values_lanes.h"
 #include "numerics/formats.h"
 
 namespace tilekernels::checkpoint {
@@ -140,11 +141,12 @@ void BlockFigures::add(const BlockFigures& other) {
 }
 
 void convert_plain(StDType from, const void* in, StDType to, void* out, int64_t count) {
+  const int64_t done = convert_on_lanes(from, in, to, out, count);
   with_plain(from, [&]<class From>(From) {
     with_plain(to, [&]<class To>(To) {
       const auto* source = static_cast<const typename From::Bits*>(in);
       auto* target = static_cast<typename To::Bits*>(out);
-      for (int64_t i = 0; i < count; ++i) target[i] = To::narrow(From::canonical(source[i]));
+      for (int64_t i = done; i < count; ++i) target[i] = To::narrow(From::canonical(source[i]));
     });
   });
 }
@@ -174,37 +176,24 @@ NonFinite count_non_finite(StDType dtype, const void* in, int64_t count) {
 
 void measure_error(StDType dtype, const void* before, const float* after, int64_t count,
                    BlockFigures* figures) {
+  ErrorSums sums;
+  const int64_t done = measure_on_lanes(dtype, before, after, count, &sums);
   with_plain(dtype, [&]<class P>(P) {
     const auto* source = static_cast<const typename P::Bits*>(before);
-    // Eight partial sums hide the latency of the additions. Squares of f32 fit a double.
-    constexpr int64_t kLanes = 8;
-    std::array<double, kLanes> errors{};
-    std::array<double, kLanes> squares{};
-    std::array<float, kLanes> largest{};
-    const auto take = [&](int64_t i, size_t lane) {
+    for (int64_t i = done; i < count; ++i) {
       const float x = P::widen(source[i]);
-      const float y = after[i];
-      const float difference = y - x;
-      // Subtracting from itself gives NaN for Inf and NaN alone.
-      const bool finite = (x - x) + (y - y) == 0;
-      const double e = finite ? static_cast<double>(y) - static_cast<double>(x) : 0.0;
-      const double v = finite ? static_cast<double>(x) : 0.0;
-      errors[lane] += e * e;
-      squares[lane] += v * v;
-      const float magnitude = finite ? std::fabs(difference) : 0.0f;
-      largest[lane] = largest[lane] < magnitude ? magnitude : largest[lane];
-    };
-    int64_t i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-      for (size_t lane = 0; lane < kLanes; ++lane) take(i + static_cast<int64_t>(lane), lane);
-    }
-    for (; i < count; ++i) take(i, 0);
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      figures->sum_error_squares += errors[lane];
-      figures->sum_squares += squares[lane];
-      figures->max_abs = std::max(figures->max_abs, static_cast<double>(largest[lane]));
+      const float difference = after[i] - x;
+      if (!std::isfinite(difference)) continue;
+      const double e = difference;
+      const double v = x;
+      sums.errors += e * e;
+      sums.squares += v * v;
+      sums.max_abs = std::max(sums.max_abs, std::fabs(difference));
     }
   });
+  figures->sum_error_squares += sums.errors;
+  figures->sum_squares += sums.squares;
+  figures->max_abs = std::max(figures->max_abs, static_cast<double>(sums.max_abs));
 }
 
 uint64_t digest_bytes(const void* bytes, int64_t count, uint64_t seed) {
