@@ -26,17 +26,21 @@ namespace tilekernels::cpu {
 constexpr int64 kUnitCols = 16;
 // Blocks of a multiple of so many columns are worth a table.
 constexpr int64 kTableCols = 32;
+// Rows of column-major scaling factors that are read together: a cache line of f32 or words.
+constexpr int64 kStagedRows = 16;
 
 // How the rows of a call are walked: everything that does not depend on the row.
 struct CastBackPlan {
   int64 hidden;
-  int64 block_cols;  // at most hidden
-  int64 num_blocks;  // in a row
-  int64 unit_cols;   // kUnitCols or 1, dividing block_cols unless there is one block
-  int64 row_bytes;   // of the output
-  bool by_table;     // whether results, of bf16, are looked up
-  bool stream;       // whether results bypass the cache …
-  bool by_row;       // … after a row of them was gathered, for want of alignment
+  int64 block_cols;          // at most hidden
+  int64 num_blocks;          // in a row
+  int64 unit_cols;           // kUnitCols or 1, dividing block_cols unless there is one block
+  int64 row_bytes;           // of the output
+  int64 staged_pitch_bytes;  // of staged scaling factors, 0 if they are read where they lie
+  int64 num_block_rows;
+  bool by_table;  // whether results, of bf16, are looked up
+  bool stream;    // whether results bypass the cache …
+  bool by_row;    // … after a row of them was gathered, for want of alignment
 };
 
 // The bf16 results of a block's codes, 16 lower bytes and 16 upper bytes, by the four bits of an
@@ -54,9 +58,10 @@ class CastBackScratch {
       : num_scales_(plan.num_blocks + kPad),
         num_spread_(plan.by_table ? plan.num_blocks * kTableFloats
                                   : plan.hidden / plan.unit_cols + kPad),
+        num_row_(plan.by_row ? plan.hidden : 0),
         memory_(std::make_unique_for_overwrite<float[]>(
-            static_cast<size_t>(2 * num_scales_ + num_spread_ + (plan.by_row ? plan.hidden : 0)))) {
-  }
+            static_cast<size_t>(2 * num_scales_ + num_spread_ + num_row_ +
+                                kStagedRows * plan.staged_pitch_bytes / 4))) {}
 
   float* scales() const { return memory_.get(); }
   // Scaling factors as they are stored, side by side.
@@ -66,12 +71,15 @@ class CastBackScratch {
   // … or a table for every block.
   CastBackTable* tables() const { return reinterpret_cast<CastBackTable*>(spread()); }
   void* row() const { return spread() + num_spread_; }
+  // Scaling factors as they are stored, row-major.
+  uint8* staged() const { return reinterpret_cast<uint8*>(spread() + num_spread_ + num_row_); }
 
  private:
   static constexpr int64 kPad = 64;
   static constexpr int64 kTableFloats = sizeof(CastBackTable) / sizeof(float);
   int64 num_scales_;
   int64 num_spread_;
+  int64 num_row_;
   std::unique_ptr<float[]> memory_;
 };
 
@@ -98,6 +106,7 @@ using VF = hn::Vec<DF>;
 using VU32 = hn::Vec<DU32>;
 using VU16 = hn::Vec<DU16>;
 using V8 = hn::Vec<DU8>;
+using SfMap = numerics::SfMap;
 using Pair = nm::Pair<DF>;
 using Quad = nm::Quad<DF>;
 constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
@@ -110,21 +119,64 @@ void pad_scales(float* end) {
   for (int64 i = 0; i < kStep; i += kLanes) hn::StoreU(hn::Zero(kF), kF, end + i);
 }
 
-// The scaling factors of a row of blocks.
-const float* block_scales(const CastBackArgs& args, const CastBackShape& shape,
-                          const CastBackPlan& plan, int64 block_row,
-                          const CastBackScratch& scratch) {
-  float* sf = scratch.scales();
-  scales::read(args.x_sf, shape.sf_kind, block_row, 0, plan.num_blocks, scratch.raw(), sf);
-  pad_scales(sf + plan.num_blocks);
-  return sf;
+template <class Word>
+void transpose(const uint8* from, int64 stride, int64 num_rows, int64 num_words, uint8* to,
+               int64 pitch_bytes) {
+  constexpr int64 kSize = sizeof(Word);
+  for (int64 k = 0; k < num_words; ++k) {
+    for (int64 m = 0; m < num_rows; ++m) {
+      std::memcpy(to + m * pitch_bytes + k * kSize, from + k * stride + m * kSize, kSize);
+    }
+  }
 }
 
-// The scaling factors of the units of a row.
-const float* unit_scales(const CastBackArgs& args, const CastBackShape& shape,
-                         const CastBackPlan& plan, int64 block_row,
-                         const CastBackScratch& scratch) {
-  const float* sf = block_scales(args, shape, plan, block_row, scratch);
+// Reads the scaling factors of rows of blocks. Where they lie in columns, those of one row are a
+// cache line each, and columns a power of two apart push each other out of the cache; so several
+// rows are copied at a time.
+class ScaleReader {
+ public:
+  ScaleReader(const CastBackArgs& args, const CastBackShape& shape, const CastBackPlan& plan,
+              const CastBackScratch& scratch)
+      : args_(args), shape_(shape), plan_(plan), scratch_(scratch) {}
+
+  const float* read(int64 block_row) {
+    float* sf = scratch_.scales();
+    const SfMap& map = args_.x_sf.map;
+    SfRead from = args_.x_sf;
+    int64 m = block_row;
+    if (plan_.staged_pitch_bytes > 0) {
+      m = block_row % kStagedRows;
+      if (block_row - m != staged_) stage(block_row - m);
+      from = {scratch_.staged(), {plan_.staged_pitch_bytes, map.stride_m, 1, map.pack_k}};
+    }
+    scales::read(from, shape_.sf_kind, m, 0, plan_.num_blocks, scratch_.raw(), sf);
+    pad_scales(sf + plan_.num_blocks);
+    return sf;
+  }
+
+ private:
+  void stage(int64 begin) {
+    const SfMap& map = args_.x_sf.map;
+    const int64 num_rows = std::min(kStagedRows, plan_.num_block_rows - begin);
+    const int64 num_words = numerics::ceil_div(plan_.num_blocks, map.pack_k);
+    const auto copy = map.stride_m == 4   ? transpose<uint32>
+                      : map.stride_m == 2 ? transpose<uint16>
+                                          : transpose<uint8>;
+    copy(args_.x_sf.at(begin, 0), map.stride_k, num_rows, num_words, scratch_.staged(),
+         plan_.staged_pitch_bytes);
+    staged_ = begin;
+  }
+
+  const CastBackArgs& args_;
+  const CastBackShape& shape_;
+  const CastBackPlan& plan_;
+  const CastBackScratch& scratch_;
+  int64 staged_ = -1;
+};
+
+// The scaling factors of the units of a row, from those of its blocks.
+const float* spread_scales(const float* sf, const CastBackPlan& plan,
+                           const CastBackScratch& scratch) {
   if (plan.block_cols == plan.unit_cols) return sf;
 
   float* spread = scratch.spread();
@@ -407,17 +459,18 @@ void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const Ca
                   int64 begin, int64 end, const CastBackScratch& scratch) {
   using Out = Element<kOutDtype>;
   const bool stream = plan.stream && !plan.by_row;
+  ScaleReader reader(args, shape, plan, scratch);
   const float* sf = nullptr;
   bool all_have_tables = false;
   int64 block_row = -1;
   for (int64 m = begin; m < end; ++m) {
     if (m / shape.block_rows != block_row) {
       block_row = m / shape.block_rows;
+      sf = reader.read(block_row);
       if (plan.by_table) {
-        sf = block_scales(args, shape, plan, block_row, scratch);
         all_have_tables = write_tables<kXDtype>(sf, plan.num_blocks, scratch.tables());
       } else {
-        sf = unit_scales(args, shape, plan, block_row, scratch);
+        sf = spread_scales(sf, plan, scratch);
       }
     }
     const uint8* x = args.x + m * args.x_stride;
@@ -472,6 +525,14 @@ CastBackPlan make_plan(const CastBackArgs& args, const CastBackShape& shape) {
   plan.hidden = shape.hidden;
   plan.block_cols = std::min(shape.block_cols, shape.hidden);
   plan.num_blocks = numerics::ceil_div(plan.hidden, plan.block_cols);
+  plan.num_block_rows = numerics::ceil_div(args.num_tokens, shape.block_rows);
+  const numerics::SfMap& map = args.x_sf.map;
+  const int64 word_bytes = is_wide_sf(shape.sf_kind) ? 4 : map.pack_k;
+  const bool by_column = map.stride_m == word_bytes && map.pack_m == 1 && plan.num_block_rows > 1 &&
+                         plan.num_blocks > map.pack_k;
+  // Not a power of two
+  plan.staged_pitch_bytes =
+      by_column ? numerics::align_up(plan.num_blocks * word_bytes, 64) + 64 : 0;
   const bool is_even = plan.num_blocks == 1 || plan.block_cols % kUnitCols == 0;
   plan.unit_cols = is_even ? kUnitCols : 1;
   plan.by_table = shape.out_dtype == numerics::kDTypeBF16 &&
