@@ -1,6 +1,7 @@
 // Runs a case on a backend and judges it by the reference.
 #include "cases/verify.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
@@ -15,6 +16,20 @@ constexpr uint8_t kGuard = 0xC3;
 constexpr uint8_t kPrefills[] = {0x5A, 0xA5};
 
 uint8_t* bytes(const Tensor& tensor) { return static_cast<uint8_t*>(tensor.data()); }
+
+// The storage bytes of a tensor, wherever it lies.
+std::vector<uint8_t> storage_of(const TensorView& view) {
+  const int64_t size = view.storage_bytes();
+  std::vector<uint8_t> storage(static_cast<size_t>(size));
+  copy({storage.data(), TensorSpec({size}, DType::kU8)},
+       {view.data, TensorSpec({size}, DType::kU8, view.device)});
+  return storage;
+}
+
+// Where a backend wants its tensors.
+Device device_of(Backend backend) {
+  return {backend == Backend::kCuda ? DeviceType::kCuda : DeviceType::kCpu, 0};
+}
 
 std::string hex(const uint8_t* value, int64_t size) {
   std::string text = "0x";
@@ -100,11 +115,14 @@ struct Outcome {
 
 // The `_out` form on `backend`, into memory that held `prefill`.
 Outcome run_out(const Case& test, Backend backend, uint8_t prefill) {
-  const Buffers buffers(test, prefill);
+  const Buffers buffers(test, prefill, device_of(backend));
   Backend ran = backend;
   Call call{.backend = backend, .ran = &ran};
   Outcome outcome;
-  outcome.fault = fault_of([&] { test.out(buffers.outputs(), buffers.inputs(), call); });
+  outcome.fault = fault_of([&] {
+    test.out(buffers.outputs(), buffers.inputs(), call);
+    check_errors(call.stream);
+  });
   require(ran == backend, "ran on " + std::string(name(ran)));
   const std::string damaged = buffers.damaged();
   require(damaged.empty(), damaged + " was written outside its bytes");
@@ -113,86 +131,88 @@ Outcome run_out(const Case& test, Backend backend, uint8_t prefill) {
   return outcome;
 }
 
-void verify_results(const Case& test, Backend backend, Verdict& verdict) {
-  const Buffers buffers(test, 0);
-  const Outcome want = run_out(test, Backend::kReference, kPrefills[0]);
-  require(want.fault == test.fault,
-          "reference reports: \"" + want.fault + "\", want: \"" + test.fault + "\"");
-  for (size_t i = 0; i < test.expected.size(); ++i) {
-    if (test.expected[i].empty()) continue;
-    const std::string text = difference("hand-worked " + test.outputs[i], buffers.outputs()[i],
-                                        want.outputs[i], test.expected[i], verdict.mismatches);
+}  // namespace
+
+void Judge::run_reference() {
+  Outcome outcome = run_out(test_, Backend::kReference, kPrefills[0]);
+  outputs_ = std::move(outcome.outputs);
+  fault_ = std::move(outcome.fault);
+  has_run_ = true;
+}
+
+void Judge::verify_results(Backend backend, Verdict& verdict) {
+  if (!has_run_) run_reference();
+  const Buffers buffers(test_, 0, device_of(backend));
+  require(fault_ == test_.fault,
+          "reference reports: \"" + fault_ + "\", want: \"" + test_.fault + "\"");
+  for (size_t i = 0; i < test_.expected.size(); ++i) {
+    if (test_.expected[i].empty()) continue;
+    const std::string text = difference("hand-worked " + test_.outputs[i], buffers.outputs()[i],
+                                        outputs_[i], test_.expected[i], verdict.mismatches);
     require(text.empty(), text);
   }
   for (uint8_t prefill : kPrefills) {
-    const Outcome got = run_out(test, backend, prefill);
-    require(got.fault == want.fault,
-            "reports: \"" + got.fault + "\", want: \"" + want.fault + "\"");
-    for (size_t i = 0; i < test.outputs.size(); ++i) {
-      const std::string text = difference(test.outputs[i], buffers.outputs()[i], got.outputs[i],
-                                          want.outputs[i], verdict.mismatches);
+    const Outcome got = run_out(test_, backend, prefill);
+    require(got.fault == fault_, "reports: \"" + got.fault + "\", want: \"" + fault_ + "\"");
+    for (size_t i = 0; i < test_.outputs.size(); ++i) {
+      const std::string text = difference(test_.outputs[i], buffers.outputs()[i], got.outputs[i],
+                                          outputs_[i], verdict.mismatches);
       require(text.empty(), text);
       verdict.elements += buffers.outputs()[i].numel();
     }
   }
-  if (!test.alloc) return;
+  if (!test_.alloc) return;
   std::vector<Tensor> allocated;
-  const std::string fault =
-      fault_of([&] { allocated = test.alloc(buffers.inputs(), Call{.backend = backend}); });
-  require(fault == want.fault, "the allocating form reports: \"" + fault + "\"");
+  const std::string fault = fault_of([&] {
+    allocated = test_.alloc(buffers.inputs(), Call{.backend = backend});
+    check_errors();
+  });
+  require(fault == fault_, "the allocating form reports: \"" + fault + "\"");
   if (!fault.empty()) return;
-  require(allocated.size() == test.outputs.size(), "the allocating form returns another count");
+  require(allocated.size() == test_.outputs.size(), "the allocating form returns another count");
   for (size_t i = 0; i < allocated.size(); ++i) {
     const TensorView& view = allocated[i].view();
     require(matches(view, buffers.outputs()[i]),
-            test.outputs[i] + ": the allocating form returns " + to_string(view) + ", want " +
+            test_.outputs[i] + ": the allocating form returns " + to_string(view) + ", want " +
                 to_string(buffers.outputs()[i]));
-    const auto* begin = bytes(allocated[i]);
-    const std::string text =
-        difference(test.outputs[i] + " (allocated)", view, {begin, begin + view.storage_bytes()},
-                   want.outputs[i], verdict.mismatches);
+    const std::string text = difference(test_.outputs[i] + " (allocated)", view, storage_of(view),
+                                        outputs_[i], verdict.mismatches);
     require(text.empty(), text);
   }
 }
 
-}  // namespace
-
-Buffers::Block Buffers::make_block(const std::string& block_name, const TensorSpec& spec) {
-  const int64_t size = spec.storage_bytes();
-  const Tensor memory(TensorSpec({size + 2 * kGuardBytes}, DType::kU8));
-  std::memset(memory.data(), kGuard, static_cast<size_t>(size + 2 * kGuardBytes));
-  return {block_name, memory, size, {}};
+TensorView Buffers::add_block(const std::string& name, const TensorSpec& spec,
+                              const std::vector<uint8_t>& content, bool is_input) {
+  const auto size = static_cast<int64_t>(content.size());
+  std::vector<uint8_t> guarded(static_cast<size_t>(size + 2 * kGuardBytes), kGuard);
+  std::copy(content.begin(), content.end(), guarded.begin() + kGuardBytes);
+  const Tensor memory(TensorSpec({size + 2 * kGuardBytes}, DType::kU8, spec.device));
+  copy(memory, {guarded.data(), TensorSpec({size + 2 * kGuardBytes}, DType::kU8)});
+  blocks_.push_back({name, memory, size, is_input ? content : std::vector<uint8_t>()});
+  return {bytes(memory) + kGuardBytes, spec};
 }
 
-Buffers::Buffers(const Case& test, uint8_t prefill) {
+Buffers::Buffers(const Case& test, uint8_t prefill, Device device) {
   Specs specs;
   for (const Input& input : test.inputs) {
-    specs.push_back(input.spec);
-    Block block = make_block(input.name, input.spec);
-    block.before = make_bytes(input);
-    uint8_t* begin = bytes(block.memory) + kGuardBytes;
-    if (block.size_bytes > 0) std::memcpy(begin, block.before.data(), block.before.size());
-    inputs_.emplace_back(begin, input.spec);
-    blocks_.push_back(std::move(block));
+    TensorSpec spec = input.spec;
+    spec.device = device;
+    specs.push_back(spec);
+    inputs_.push_back(add_block(input.name, spec, make_bytes(input), true));
   }
   const Specs outputs = test.spec(specs);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    Block block = make_block(test.outputs[i], outputs[i]);
-    uint8_t* begin = bytes(block.memory) + kGuardBytes;
-    if (block.size_bytes > 0) std::memset(begin, prefill, static_cast<size_t>(block.size_bytes));
-    outputs_.emplace_back(begin, outputs[i]);
-    blocks_.push_back(std::move(block));
+    const std::vector<uint8_t> content(static_cast<size_t>(outputs[i].storage_bytes()), prefill);
+    outputs_.push_back(add_block(test.outputs[i], outputs[i], content, false));
   }
 }
 
-std::vector<uint8_t> Buffers::output_bytes(size_t i) const {
-  const auto* begin = static_cast<const uint8_t*>(outputs_[i].data);
-  return {begin, begin + outputs_[i].storage_bytes()};
-}
+std::vector<uint8_t> Buffers::output_bytes(size_t i) const { return storage_of(outputs_[i]); }
 
 std::string Buffers::damaged() const {
   for (const Block& block : blocks_) {
-    const uint8_t* begin = bytes(block.memory);
+    const std::vector<uint8_t> now = storage_of(block.memory);
+    const uint8_t* begin = now.data();
     for (int64_t i = 0; i < kGuardBytes; ++i) {
       if (begin[i] != kGuard || begin[kGuardBytes + block.size_bytes + i] != kGuard) {
         return block.name;
@@ -206,18 +226,18 @@ std::string Buffers::damaged() const {
   return "";
 }
 
-Verdict verify(const Case& test, Backend backend) {
+Verdict Judge::verify(Backend backend) {
   Verdict verdict;
   try {
-    if (test.error.empty()) {
-      verify_results(test, backend, verdict);
+    if (test_.error.empty()) {
+      verify_results(backend, verdict);
     } else {
-      verify_error(test, backend);
+      verify_error(test_, backend);
     }
   } catch (const std::exception& error) {
     verdict.passed = false;
-    verdict.failure = test.id + " on " + std::string(name(backend)) + "\n  " + error.what() +
-                      "\n  again: tilekernels verify " + test.id + " --backend " +
+    verdict.failure = test_.id + " on " + std::string(name(backend)) + "\n  " + error.what() +
+                      "\n  again: tilekernels verify " + test_.id + " --backend " +
                       std::string(name(backend));
   }
   return verdict;

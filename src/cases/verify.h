@@ -16,17 +16,36 @@ struct Verdict {
   int64_t mismatches = 0;  ///< elements that differ, in the first output that differs
 };
 
-/// Checks a case on a backend: the error of a bad call; else outputs equal to the reference's and
-/// to the hand-worked ones, bit for bit and over the whole storage, whatever it held before; guard
-/// bytes and inputs untouched; the same again from the allocating form; the fault, if one is
-/// expected; and that the forced backend is the one that ran.
-Verdict verify(const Case& test, Backend backend);
+/// Judges one case on any number of backends: the reference runs once, at the first call.
+class Judge {
+ public:
+  /// The case must outlive the judge.
+  explicit Judge(const Case& test) : test_(test) {}
+
+  /// Checks the case on a backend: the error of a bad call; else outputs equal to the reference's
+  /// and to the hand-worked ones, bit for bit and over the whole storage, whatever it held before;
+  /// guard bytes and inputs untouched; the same again from the allocating form; the fault, if one
+  /// is expected; and that the forced backend is the one that ran.
+  Verdict verify(Backend backend);
+
+ private:
+  void run_reference();
+  void verify_results(Backend backend, Verdict& verdict);
+
+  const Case& test_;
+  bool has_run_ = false;
+  std::vector<std::vector<uint8_t>> outputs_;  // the reference's
+  std::string fault_;
+};
+
+/// The verdict of a judge of its own.
+inline Verdict verify(const Case& test, Backend backend) { return Judge(test).verify(backend); }
 
 /// Input bytes in memory of their own, outputs between guard bytes: one call's tensors.
 class Buffers {
  public:
   /// Outputs are filled with `prefill`. Throws what the case's `spec` throws.
-  Buffers(const Case& test, uint8_t prefill);
+  Buffers(const Case& test, uint8_t prefill, Device device = {});
 
   const Views& inputs() const { return inputs_; }
   const Views& outputs() const { return outputs_; }
@@ -42,7 +61,9 @@ class Buffers {
     int64_t size_bytes;
     std::vector<uint8_t> before;  // inputs: their bytes
   };
-  Block make_block(const std::string& name, const TensorSpec& spec);
+  // Adds the block of a tensor that holds `content`; the tensor.
+  TensorView add_block(const std::string& name, const TensorSpec& spec,
+                       const std::vector<uint8_t>& content, bool is_input);
 
   Views inputs_;
   Views outputs_;

@@ -1,5 +1,8 @@
-// Every case of every op on every backend and SIMD target of this machine.
+// Every case of every op on every backend of this machine; cpu on every SIMD target, and with
+// other numbers of threads.
 #include <gtest/gtest.h>
+
+#include <functional>
 
 #include "cases/case.h"
 #include "cases/verify.h"
@@ -8,52 +11,74 @@
 namespace tilekernels::cases {
 namespace {
 
-void verify_all(Backend backend) {
-  int ran = 0;
+constexpr int kThreadCounts[] = {1, 3, 7};
+
+// Calls `judge` for every case that is small enough for a test.
+void for_each_case(std::string_view op_name, const std::function<void(Judge&)>& judge) {
   for (const OpCases& op : all_ops()) {
+    if (op.op != op_name) continue;
+    int count = 0;
     for (const Case& test : op.cases) {
       if (test.bench) continue;
-      const Verdict verdict = verify(test, backend);
-      EXPECT_TRUE(verdict.passed) << verdict.failure;
-      ++ran;
+      Judge one(test);
+      judge(one);
+      ++count;
     }
+    EXPECT_GT(count, 0) << "no case of " << op_name;
   }
-  EXPECT_GT(ran, 0);
+}
+
+void expect_passed(Judge& judge, Backend backend) {
+  const Verdict verdict = judge.verify(backend);
+  EXPECT_TRUE(verdict.passed) << verdict.failure;
 }
 
 bool is_available(Backend backend) { return backends()[static_cast<size_t>(backend)].available; }
 
-TEST(RunCases, Reference) { verify_all(Backend::kReference); }
+class RunCases : public testing::TestWithParam<std::string_view> {
+ protected:
+  void TearDown() override { reset_runtime_config(); }
+};
 
-TEST(RunCases, CpuOnEveryTarget) {
-  if (!is_available(Backend::kCpu)) GTEST_SKIP() << "absent: cpu";
-  for (const std::string& target : cpu_targets()) {
-    SCOPED_TRACE(target);
-    set_cpu_target(target);
-    EXPECT_EQ(get_cpu_target(), target);
-    verify_all(Backend::kCpu);
-  }
-  set_cpu_target("");
+TEST_P(RunCases, HostBackends) {
+  const std::vector<std::string> targets = cpu_targets();
+  for_each_case(GetParam(), [&](Judge& judge) {
+    expect_passed(judge, Backend::kReference);
+    for (const std::string& target : targets) {
+      SCOPED_TRACE(target);
+      set_cpu_target(target);
+      set_num_threads(0);
+      expect_passed(judge, Backend::kCpu);
+    }
+    if (targets.empty()) return;
+    set_cpu_target("");
+    for (int threads : kThreadCounts) {
+      SCOPED_TRACE(threads);
+      set_num_threads(threads);
+      expect_passed(judge, Backend::kCpu);
+    }
+  });
+  if (targets.empty()) GTEST_SKIP() << "absent: cpu";
 }
 
-TEST(RunCases, CpuOnOtherThreadCounts) {
-  if (!is_available(Backend::kCpu)) GTEST_SKIP() << "absent: cpu";
-  for (int threads : {1, 3, 7}) {
-    set_num_threads(threads);
-    verify_all(Backend::kCpu);
-  }
-  set_num_threads(0);
-}
-
-TEST(RunCases, Cuda) {
+TEST_P(RunCases, Cuda) {
   if (!is_available(Backend::kCuda)) GTEST_SKIP() << "absent: cuda";
-  verify_all(Backend::kCuda);
+  for_each_case(GetParam(), [](Judge& judge) { expect_passed(judge, Backend::kCuda); });
 }
 
-TEST(RunCases, Ascend) {
+TEST_P(RunCases, Ascend) {
   if (!is_available(Backend::kAscend)) GTEST_SKIP() << "absent: ascend";
-  verify_all(Backend::kAscend);
+  for_each_case(GetParam(), [](Judge& judge) { expect_passed(judge, Backend::kAscend); });
 }
+
+std::vector<std::string_view> op_names() {
+  std::vector<std::string_view> names;
+  for (const OpCases& op : all_ops()) names.push_back(op.op);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(AllOps, RunCases, testing::ValuesIn(op_names()),
+                         [](const auto& op) { return std::string(op.param); });
 
 }  // namespace
 }  // namespace tilekernels::cases
