@@ -3,8 +3,6 @@
 
 namespace tilekernels::ascend {
 
-BackendStatus status() {
-  return {Backend::kAscend, false, "this build has no ascend kernels"};
-}
+BackendStatus status() { return {Backend::kAscend, false, "this build has no ascend kernels"}; }
 
 }  // namespace tilekernels::ascend
