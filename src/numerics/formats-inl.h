@@ -262,12 +262,18 @@ HWY_INLINE hn::Vec<U16Of<D>> narrow_f16(D d, const Pair<D>& x) {
 
 // ------------------------------ e4m3, e2m1
 
+/// What is known of values to be narrowed, and spares work.
+enum class Range {
+  kAny,
+  kBounded,    ///< all |y| < 2^100
+  kMagnitude,  ///< all 0 <= y < 2^100, no -0
+};
+
 /// The magnitude codes of four vectors as bytes in zipped order, for a format of kMantissa bits
 /// whose largest number and smallest normal one have the fp32 bits kMax and kMinNormal. Saturates,
-/// NaN too; kBounded spares the clamp of each vector where all |y| < 2^100. Adding 2^(e + 23 -
-/// kMantissa), e the exponent, rounds to the format's step there: the sum's low bits count steps,
-/// its exponent field holds e, and together they are the code.
-template <int kMantissa, uint32 kMax, uint32 kMinNormal, bool kBounded, class D>
+/// NaN too. Adding 2^(e + 23 - kMantissa), e the exponent, rounds to the format's step there: the
+/// sum's low bits count steps, its exponent field holds e, and together they are the code.
+template <int kMantissa, uint32 kMax, uint32 kMinNormal, Range kRange, class D>
 HWY_INLINE hn::Vec<U8Of<D>> magnitude_codes(D d, const Quad<D>& y) {
   const U32Of<D> d32;
   const hn::RebindToSigned<U32Of<D>> di32;
@@ -277,8 +283,9 @@ HWY_INLINE hn::Vec<U8Of<D>> magnitude_codes(D d, const Quad<D>& y) {
   constexpr int kShift = 7 - kMantissa;  // of the exponent field in the upper 16 bits
   // 2^kShift · (code + kBase - 2^kMantissa), below 2^15
   const auto scaled = [&](hn::Vec<D> v) {
-    const auto abs = hn::And(hn::BitCast(d32, v), hn::Set(d32, 0x7FFFFFFFu));
-    const auto t = kBounded ? abs : hn::Min(abs, hn::Set(d32, kMax));
+    auto t = hn::BitCast(d32, v);
+    if constexpr (kRange != Range::kMagnitude) t = hn::And(t, hn::Set(d32, 0x7FFFFFFFu));
+    if constexpr (kRange == Range::kAny) t = hn::Min(t, hn::Set(d32, kMax));
     const auto exponent = hn::And(hn::Max(t, hn::Set(d32, kMinNormal)), hn::Set(d32, 0x7F800000u));
     const auto magic = hn::BitCast(d, hn::Add(exponent, hn::Set(d32, kStep)));
     const auto sum = hn::Add(hn::BitCast(d, t), magic);
@@ -289,7 +296,7 @@ HWY_INLINE hn::Vec<U8Of<D>> magnitude_codes(D d, const Quad<D>& y) {
     return hn::Sub(v, hn::Set(d16, static_cast<int16>(kBase)));
   };
   const auto bytes = pack_u8(codes(y.lower), codes(y.upper));
-  if constexpr (!kBounded) return bytes;
+  if constexpr (kRange == Range::kAny) return bytes;
   constexpr uint32 kMaxCode =
       (kMax >> (23 - kMantissa)) - (kMinNormal >> (23 - kMantissa)) + (1u << kMantissa);
   return hn::Min(bytes, hn::Set(U8Of<D>(), static_cast<uint8>(kMaxCode)));
@@ -306,9 +313,18 @@ HWY_INLINE hn::Vec<U8Of<D>> sign_bytes(D /*d*/, const Quad<D>& y) {
   return hn::And(hn::BitCast(d8, signs), hn::Set(d8, uint8{0x80}));
 }
 
-template <bool kBounded, class D>
-HWY_INLINE hn::Vec<U8Of<D>> e4m3_codes(D d, const Quad<D>& y) {
-  return hn::Or(magnitude_codes<3, 0x43E00000, 0x3C800000, kBounded>(d, y), sign_bytes(d, y));
+/// The same of two vectors of bf16 or f16, in memory order each.
+template <class D>
+HWY_INLINE hn::Vec<U8Of<D>> sign_bytes(D /*d*/, hn::Vec<U16Of<D>> lower, hn::Vec<U16Of<D>> upper) {
+  const hn::Repartition<int16, D> di16;
+  const U8Of<D> d8;
+  const auto signs = pack_i8(hn::BitCast(di16, lower), hn::BitCast(di16, upper));
+  return hn::And(hn::BitCast(d8, signs), hn::Set(d8, uint8{0x80}));
+}
+
+template <Range kRange, class D>
+HWY_INLINE hn::Vec<U8Of<D>> e4m3_codes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs) {
+  return hn::Or(magnitude_codes<3, 0x43E00000, 0x3C800000, kRange>(d, y), signs);
 }
 
 /// As f32_to_e4m3. The codes are in memory order.
@@ -323,25 +339,31 @@ HWY_INLINE hn::Vec<U8Of<D>> narrow_e4m3(D d, const Quad<D>& y) {
   };
   const auto nans = hn::BitCast(d8, pack_i8(pack_i16(nan(y.lower.lo), nan(y.lower.hi)),
                                             pack_i16(nan(y.upper.lo), nan(y.upper.hi))));
-  return unzip_bytes(
-      d8, hn::IfThenElse(hn::MaskFromVec(nans), hn::Set(d8, uint8{0x7F}), e4m3_codes<false>(d, y)));
+  const auto codes = e4m3_codes<Range::kAny>(d, y, sign_bytes(d, y));
+  return unzip_bytes(d8, hn::IfThenElse(hn::MaskFromVec(nans), hn::Set(d8, uint8{0x7F}), codes));
 }
 
 /// As f32_to_e4m3 where all |y| < 2^100, as under a scale that was computed from them: faster.
 /// Other elements get any code.
 template <class D>
 HWY_INLINE hn::Vec<U8Of<D>> narrow_e4m3_numbers(D d, const Quad<D>& y) {
-  return unzip_bytes(U8Of<D>(), e4m3_codes<true>(d, y));
+  return unzip_bytes(U8Of<D>(), e4m3_codes<Range::kBounded>(d, y, sign_bytes(d, y)));
 }
 
-template <bool kBounded, class D>
-HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> e2m1_codes(D d, const Quad<D>& y) {
+/// The same from magnitudes and the bytes of `sign_bytes`.
+template <class D>
+HWY_INLINE hn::Vec<U8Of<D>> narrow_e4m3_magnitudes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs) {
+  return unzip_bytes(U8Of<D>(), e4m3_codes<Range::kMagnitude>(d, y, signs));
+}
+
+template <Range kRange, class D>
+HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> e2m1_codes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs8) {
   const U8Of<D> d8;
   const U16Of<D> d16;
   const hn::Repartition<int16, D> di16;
   const U32Of<D> d32;
-  const auto magnitudes = magnitude_codes<1, 0x40C00000, 0x3F800000, kBounded>(d, y);
-  const auto signs = hn::ShiftRight<4>(hn::BitCast(d16, sign_bytes(d, y)));
+  const auto magnitudes = magnitude_codes<1, 0x40C00000, 0x3F800000, kRange>(d, y);
+  const auto signs = hn::ShiftRight<4>(hn::BitCast(d16, signs8));
   const auto codes = hn::Or(hn::BitCast(d16, magnitudes), signs);
   const auto pairs = hn::And(hn::Or(codes, hn::ShiftRight<4>(codes)), hn::Set(d16, uint16{0xFF}));
   const auto bytes = pack_u8(hn::BitCast(di16, pairs), hn::BitCast(di16, pairs));
@@ -366,13 +388,20 @@ HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> e2m1_codes(D d, const Quad<D>& y) {
 /// As f32_to_e2m1, two codes a byte in memory order: half a vector.
 template <class D>
 HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> narrow_e2m1(D d, const Quad<D>& y) {
-  return e2m1_codes<false>(d, y);
+  return e2m1_codes<Range::kAny>(d, y, sign_bytes(d, y));
 }
 
 /// As f32_to_e2m1 where all |y| < 2^100; other elements get any code.
 template <class D>
 HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> narrow_e2m1_numbers(D d, const Quad<D>& y) {
-  return e2m1_codes<true>(d, y);
+  return e2m1_codes<Range::kBounded>(d, y, sign_bytes(d, y));
+}
+
+/// The same from magnitudes and the bytes of `sign_bytes`.
+template <class D>
+HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> narrow_e2m1_magnitudes(D d, const Quad<D>& y,
+                                                             hn::Vec<U8Of<D>> signs) {
+  return e2m1_codes<Range::kMagnitude>(d, y, signs);
 }
 
 /// The fp32 values of bf16 numbers given as their upper and lower bytes, in zipped order.

@@ -38,8 +38,10 @@ struct CastWalk {
   int64 tile_cols;  // in elements, a multiple of kColsMultiple
   int64 num_tile_rows;
   int64 num_tile_cols;
+  int64 item_tiles;       // neighbouring tiles that one thread does, one after the other
+  int64 num_items;        // in a row of tiles
   int64 out_pitch;        // bytes
-  int64 prefetch_offset;  // bytes from what is encoded to what will be read next
+  int64 prefetch_offset;  // bytes from what is encoded to what is read next, in the same item
   bool stream;            // whether codes bypass the cache …
   bool by_row;            // … after they were gathered in a row, for want of alignment
 };
@@ -66,8 +68,9 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace nm = numerics::HWY_NAMESPACE;
 
-// Not wider: two vectors of 16-bit elements are then one group of 16.
-using DF = hn::CappedTag<float, 8>;
+using DF = hn::CappedTag<float, 16>;
+// For what needs that a vector of 16-bit elements lies in one group of 16.
+using DF8 = hn::CappedTag<float, 8>;
 using DU32 = nm::U32Of<DF>;
 using DU16 = nm::U16Of<DF>;
 using DU8 = nm::U8Of<DF>;
@@ -84,7 +87,8 @@ using Pair = nm::Pair<DF>;
 using Quad = nm::Quad<DF>;
 constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
 constexpr int64 kStep = 4 * kLanes;  // columns at a time
-constexpr int64 kUnit = 16;          // columns that share an input scaling factor, if not 1
+constexpr int64 kPairCols = 2 * kLanes;
+constexpr int64 kUnit = 16;  // columns that share an input scaling factor, if not 1
 
 using namespace numerics;  // NOLINT: the ids of dtypes and kinds
 
@@ -99,47 +103,49 @@ constexpr int64 bytes_of(int64 cols) {
 
 // ------------------------------ the largest magnitude of a group
 
+// The larger of a vector's halves, down to 128 bits.
 template <class V>
-HWY_INLINE V4 fold(V bits) {
-  if constexpr (sizeof(bits) == 32) {
+HWY_INLINE auto fold(V bits) {
+  if constexpr (sizeof(bits) > 16) {
     const hn::Half<hn::DFromV<V>> half;
-    return hn::Max(hn::LowerHalf(half, bits), hn::UpperHalf(half, bits));
+    return fold(hn::Max(hn::LowerHalf(half, bits), hn::UpperHalf(half, bits)));
   } else {
     return bits;
   }
 }
 
-template <class V>
-HWY_INLINE hn::Vec<hn::CappedTag<uint16, 8>> fold16(V bits) {
-  if constexpr (sizeof(bits) == 32) {
-    const hn::Half<hn::DFromV<V>> half;
-    return hn::Max(hn::LowerHalf(half, bits), hn::UpperHalf(half, bits));
-  } else {
-    return bits;
-  }
-}
-
-// Over `cols` elements, a multiple of 16, in four parts; 16-bit formats in the upper half.
-template <int32 kX>
-HWY_INLINE V4 group_amax(const uint8* x, int64 cols) {
+// Over `cols` elements, whole vectors of D's 16-bit lanes, in four parts; 16-bit formats in the
+// upper half.
+template <int32 kX, class D>
+HWY_INLINE V4 group_amax(D, const uint8* x, int64 cols) {
   if constexpr (kX == kDTypeF32) {
+    const nm::U32Of<D> d32;
+    const auto num = static_cast<int64>(hn::Lanes(d32));
     const auto* at = reinterpret_cast<const uint32*>(x);
-    const VU32 mask = hn::Set(kU32, 0x7FFFFFFFu);
-    VU32 amax = hn::And(hn::LoadU(kU32, at), mask);
-    for (int64 i = kLanes; i < cols; i += kLanes) {
-      amax = hn::Max(amax, hn::And(hn::LoadU(kU32, at + i), mask));
+    const auto mask = hn::Set(d32, 0x7FFFFFFFu);
+    auto amax = hn::And(hn::LoadU(d32, at), mask);
+    for (int64 i = num; i < cols; i += num) {
+      amax = hn::Max(amax, hn::And(hn::LoadU(d32, at + i), mask));
     }
     return fold(amax);
   } else {
+    const nm::U16Of<D> d16;
+    const auto num = static_cast<int64>(hn::Lanes(d16));
     const auto* at = reinterpret_cast<const uint16*>(x);
-    const auto mask = hn::Set(kU16, uint16{0x7FFF});
-    auto amax = hn::And(hn::LoadU(kU16, at), mask);
-    for (int64 i = 2 * kLanes; i < cols; i += 2 * kLanes) {
-      amax = hn::Max(amax, hn::And(hn::LoadU(kU16, at + i), mask));
+    const auto mask = hn::Set(d16, uint16{0x7FFF});
+    auto amax = hn::And(hn::LoadU(d16, at), mask);
+    for (int64 i = num; i < cols; i += num) {
+      amax = hn::Max(amax, hn::And(hn::LoadU(d16, at + i), mask));
     }
-    const V4 pairs = hn::BitCast(kU32x4, fold16(amax));
+    const V4 pairs = hn::BitCast(kU32x4, fold(amax));
     return hn::Max(hn::ShiftLeft<16>(pairs), hn::And(pairs, hn::Set(kU32x4, 0xFFFF0000u)));
   }
+}
+
+template <int32 kX>
+HWY_INLINE V4 group_amax(const uint8* x, int64 cols) {
+  if (cols >= kPairCols) return group_amax<kX>(kF, x, cols);
+  return group_amax<kX>(DF8(), x, cols);
 }
 
 HWY_INLINE void update_amax(uint32* amax, V4 bits) {
@@ -236,30 +242,33 @@ void widen_amax_f16(int64 groups, uint32* amax) {
 
 // ------------------------------ elements, kStep at a time
 
-template <int32 kX>
-HWY_INLINE Quad load(const uint8* x) {
+template <int32 kX, class D>
+HWY_INLINE nm::Quad<D> load(D d, const uint8* x) {
+  constexpr auto kNum = static_cast<int64>(hn::MaxLanes(D()));
+  const nm::U8Of<D> d8;
+  const nm::U16Of<D> d16;
   if constexpr (kX == kDTypeF32) {
     const auto* at = reinterpret_cast<const float*>(x);
-    return {nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes)),
-            nm::zip_f32(kF, hn::LoadU(kF, at + 2 * kLanes), hn::LoadU(kF, at + 3 * kLanes))};
+    return {nm::zip_f32(d, hn::LoadU(d, at), hn::LoadU(d, at + kNum)),
+            nm::zip_f32(d, hn::LoadU(d, at + 2 * kNum), hn::LoadU(d, at + 3 * kNum))};
   } else if constexpr (kX == kDTypeE4M3) {
-    return nm::widen_e4m3(kF, hn::LoadU(kU8, x));
+    return nm::widen_e4m3(d, hn::LoadU(d8, x));
   } else if constexpr (kX == kDTypeE2M1x2) {
-    return nm::widen_e2m1(kF, hn::LoadU(hn::Half<DU8>(), x));
+    return nm::widen_e2m1(d, hn::LoadU(hn::Half<decltype(d8)>(), x));
   } else {
     const auto* at = reinterpret_cast<const uint16*>(x);
-    const auto lower = hn::LoadU(kU16, at);
-    const auto upper = hn::LoadU(kU16, at + 2 * kLanes);
+    const auto lower = hn::LoadU(d16, at);
+    const auto upper = hn::LoadU(d16, at + 2 * kNum);
     if constexpr (kX == kDTypeBF16) {
-      return {nm::widen_bf16(kF, lower), nm::widen_bf16(kF, upper)};
+      return {nm::widen_bf16(d, lower), nm::widen_bf16(d, upper)};
     } else {
-      return {nm::widen_f16(kF, lower), nm::widen_f16(kF, upper)};
+      return {nm::widen_f16(d, lower), nm::widen_f16(d, upper)};
     }
   }
 }
 
-template <class F>
-HWY_INLINE Quad map2(const Quad& a, const Quad& b, F f) {
+template <class D, class F>
+HWY_INLINE nm::Quad<D> map2(const nm::Quad<D>& a, const nm::Quad<D>& b, F f) {
   return {{f(a.lower.lo, b.lower.lo), f(a.lower.hi, b.lower.hi)},
           {f(a.upper.lo, b.upper.lo), f(a.upper.hi, b.upper.hi)}};
 }
@@ -273,84 +282,126 @@ HWY_INLINE void store(bool stream, V v, D d, T* to) {
   }
 }
 
-// kChecked: products may be NaN, or 2^100 and more.
-template <int32 kFmt, bool kChecked>
-HWY_INLINE void encode(const Quad& x, const Quad& factors, bool stream, uint8* out) {
-  Quad y = map2(x, factors, [](VF a, VF b) { return hn::Mul(a, b); });
-  if constexpr (kFmt == kDTypeE2M1x2) {
-    if constexpr (kChecked) {
-      y = map2(y, x, [](VF p, VF a) { return nm::nan_sign_from(kF, p, a); });
-      store(stream, nm::narrow_e2m1(kF, y), hn::Half<DU8>(), out);
-    } else {
-      store(stream, nm::narrow_e2m1_numbers(kF, y), hn::Half<DU8>(), out);
-    }
-  } else if constexpr (kChecked) {
-    store(stream, nm::narrow_e4m3(kF, y), kU8, out);
-  } else {
-    store(stream, nm::narrow_e4m3_numbers(kF, y), kU8, out);
-  }
-}
-
-// The same value for the kUnit columns from `col`, and for the kUnit after them.
-HWY_INLINE Quad broadcast(float lower, float upper) {
-  const VF l = hn::Set(kF, lower);
-  const VF u = hn::Set(kF, upper);
-  return {{l, l}, {u, u}};
-}
-
 // ------------------------------ a row of a tile
+
+// The values of a step of columns from `value`(column), which changes at multiples of kUnit only.
+template <class F>
+HWY_INLINE Quad by_unit(int64 col, F value) {
+  const auto pair = [&](int64 c) {
+    VF v = hn::Set(kF, value(c));
+    // In zipped order, too, the first half of a pair's columns is in the first half of each vector.
+    if constexpr (kPairCols == 2 * kUnit) {
+      v = hn::ConcatLowerLower(kF, hn::Set(kF, value(c + kUnit)), v);
+    }
+    static_assert(kPairCols <= 2 * kUnit);
+    return Pair{v, v};
+  };
+  return {pair(col), pair(col + kPairCols)};
+}
 
 struct PlainFactors {
   const float* inv;
   int group_shift;
 
+  HWY_INLINE float at(int64 col) const { return inv[col >> group_shift]; }
   HWY_INLINE Quad operator()(int64 col) const {
-    return broadcast(inv[col >> group_shift], inv[(col + kStep / 2) >> group_shift]);
+    if (kPairCols > kUnit && (kPairCols >> group_shift) <= 1) {  // a pair lies in one group
+      const VF lower = hn::Set(kF, at(col));
+      const VF upper = hn::Set(kF, at(col + kPairCols));
+      return {{lower, lower}, {upper, upper}};
+    }
+    return by_unit(col, [this](int64 c) { return at(c); });
   }
 };
 
-// Input scaling factors of the columns from `col`: `units` hold one for each kUnit columns or for
-// each column.
-HWY_INLINE Quad load_units(const float* units, bool by_col, int64 col) {
-  if (!by_col) return broadcast(units[col / kUnit], units[(col + kStep / 2) / kUnit]);
-  return load<kDTypeF32>(reinterpret_cast<const uint8*>(units + col));
-}
-
 struct FusedFactors {
   PlainFactors inv;
-  const float* units;
+  const float* units;  // input scaling factors of each kUnit columns, or of each column
   bool by_col;
 
   // fused_factor. What a NaN becomes does not matter: its group is bad.
   HWY_INLINE Quad operator()(int64 col) const {
-    if (!by_col) return broadcast(unit_factor(col), unit_factor(col + kStep / 2));
+    if (!by_col) {
+      return by_unit(col, [this](int64 c) {
+        const float f = units[c / kUnit] * inv.at(c);
+        return f < kFloatMax ? f : kFloatMax;
+      });
+    }
     const VF max = hn::Set(kF, kFloatMax);
-    return map2(load<kDTypeF32>(reinterpret_cast<const uint8*>(units + col)), inv(col),
+    return map2(load<kDTypeF32>(kF, reinterpret_cast<const uint8*>(units + col)), inv(col),
                 [max](VF sf, VF i) { return hn::Min(hn::Mul(sf, i), max); });
   }
-
-  HWY_INLINE float unit_factor(int64 col) const {
-    const float f = units[col / kUnit] * inv.inv[col >> inv.group_shift];
-    return f < kFloatMax ? f : kFloatMax;
-  }
 };
+
+// Encodes kStep elements. kChecked: products may be NaN, or 2^100 and more; else factors of a plain
+// x are positive.
+template <int32 kX, int32 kFmt, bool kChecked>
+HWY_INLINE void encode(const uint8* x, const Quad& factors, bool stream, uint8* out) {
+  const auto times = [](VF a, VF b) { return hn::Mul(a, b); };
+  if constexpr (kX == kDTypeBF16 && !kChecked) {
+    const auto* at = reinterpret_cast<const uint16*>(x);
+    const auto mask = hn::Set(kU16, uint16{0x7FFF});
+    const auto lower = hn::LoadU(kU16, at);
+    const auto upper = hn::LoadU(kU16, at + kPairCols);
+    const auto signs = nm::sign_bytes(kF, lower, upper);
+    const Quad magnitudes{nm::widen_bf16(kF, hn::And(lower, mask)),
+                          nm::widen_bf16(kF, hn::And(upper, mask))};
+    const Quad y = map2(magnitudes, factors, times);
+    if constexpr (kFmt == kDTypeE4M3) {
+      store(stream, nm::narrow_e4m3_magnitudes(kF, y, signs), kU8, out);
+    } else {
+      store(stream, nm::narrow_e2m1_magnitudes(kF, y, signs), hn::Half<DU8>(), out);
+    }
+    return;
+  }
+  const Quad values = load<kX>(kF, x);
+  Quad y = map2(values, factors, times);
+  if constexpr (kFmt == kDTypeE4M3) {
+    if constexpr (kChecked) {
+      store(stream, nm::narrow_e4m3(kF, y), kU8, out);
+    } else {
+      store(stream, nm::narrow_e4m3_numbers(kF, y), kU8, out);
+    }
+  } else if constexpr (kChecked) {
+    y = map2(y, values, [](VF p, VF a) { return nm::nan_sign_from(kF, p, a); });
+    store(stream, nm::narrow_e2m1(kF, y), hn::Half<DU8>(), out);
+  } else {
+    store(stream, nm::narrow_e2m1_numbers(kF, y), hn::Half<DU8>(), out);
+  }
+}
+
+template <int32 kX>
+HWY_INLINE void prefetch(const uint8* x) {
+  for (int64 line = 0; line < bytes_of<kX>(kStep); line += 64) hwy::Prefetch(x + line);
+}
 
 template <int32 kX, int32 kFmt, bool kChecked, class Factors>
 void encode_row(const uint8* x, int64 cols, const Factors& factors, bool stream,
                 int64 prefetch_offset, uint8* out) {
   int64 col = 0;
+  // Steps that lie in one group
+  if constexpr (!is_quantized(kX)) {
+    const int64 group = int64{1} << factors.group_shift;
+    for (; group >= kStep && col + group <= cols;) {
+      const VF factor = hn::Set(kF, factors.at(col));
+      const Quad all{{factor, factor}, {factor, factor}};
+      for (const int64 end = col + group; col < end; col += kStep) {
+        const uint8* at = x + bytes_of<kX>(col);
+        prefetch<kX>(at + prefetch_offset);
+        encode<kX, kFmt, kChecked>(at, all, stream, out + bytes_of<kFmt>(col));
+      }
+    }
+  }
   for (; col + kStep <= cols; col += kStep) {
     const uint8* at = x + bytes_of<kX>(col);
-    for (int64 line = 0; line < bytes_of<kX>(kStep); line += 64) {
-      hwy::Prefetch(at + prefetch_offset + line);
-    }
-    encode<kFmt, kChecked>(load<kX>(at), factors(col), stream, out + bytes_of<kFmt>(col));
+    prefetch<kX>(at + prefetch_offset);
+    encode<kX, kFmt, kChecked>(at, factors(col), stream, out + bytes_of<kFmt>(col));
   }
   if (col == cols) return;
   alignas(64) uint8 rest[4 * kStep] = {};
   alignas(64) uint8 codes[kStep];
   std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
-  encode<kFmt, kChecked>(load<kX>(rest), factors(col), false, codes);
+  encode<kX, kFmt, kChecked>(rest, factors(col), false, codes);
   std::memcpy(out + bytes_of<kFmt>(col), codes, static_cast<size_t>(bytes_of<kFmt>(cols - col)));
 }
 
@@ -359,11 +410,13 @@ void encode_row(const uint8* x, int64 cols, const Factors& factors, bool stream,
 template <int32 kX, int32 kFmt>
 class Tile {
  public:
-  Tile(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 index,
-       CastScratch& scratch)
-      : args_(args), shape_(shape), walk_(walk), scratch_(scratch) {
-    const int64 tile_row = index / walk.num_tile_cols;
-    const int64 tile_col = index % walk.num_tile_cols;
+  Tile(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 tile_row,
+       int64 tile_col, int64 prefetch_offset, CastScratch& scratch)
+      : args_(args),
+        shape_(shape),
+        walk_(walk),
+        prefetch_offset_(prefetch_offset),
+        scratch_(scratch) {
     m_begin_ = tile_row * walk.tile_rows;
     const bool is_last = tile_col + 1 == walk.num_tile_cols;
     col_begin_ = tile_col * walk.tile_cols;
@@ -463,12 +516,12 @@ class Tile {
         const FusedFactors factors{inv, scratch_.units, units_by_col_};
         // A negative factor may overflow, and -Inf times a zero code is NaN.
         if (kChecked || any_negative_unit_) {
-          encode_row<kX, kFmt, true>(row(r), cols_, factors, stream, walk_.prefetch_offset, to);
+          encode_row<kX, kFmt, true>(row(r), cols_, factors, stream, prefetch_offset_, to);
         } else {
-          encode_row<kX, kFmt, false>(row(r), cols_, factors, stream, walk_.prefetch_offset, to);
+          encode_row<kX, kFmt, false>(row(r), cols_, factors, stream, prefetch_offset_, to);
         }
       } else {
-        encode_row<kX, kFmt, kChecked>(row(r), cols_, inv, stream, walk_.prefetch_offset, to);
+        encode_row<kX, kFmt, kChecked>(row(r), cols_, inv, stream, prefetch_offset_, to);
       }
       if (any_bad) clear_bad_groups(to);
       if (!by_row) continue;
@@ -525,12 +578,28 @@ class Tile {
 
   void quantized_amax(const uint8* x) {
     if (!units_by_col_) return quantized_amax_by_block(x);
+    constexpr int64 kStep8 = 4 * static_cast<int64>(hn::MaxLanes(DF8()));
     int64 col = 0;
-    for (; col + kStep <= cols_; col += kStep) quantized_amax(x + bytes_of<kX>(col), col);
+    for (; col + kStep8 <= cols_; col += kStep8) quantized_amax_by_col(x + bytes_of<kX>(col), col);
     if (col == cols_) return;
-    alignas(64) uint8 rest[kStep] = {};
+    alignas(64) uint8 rest[kStep8] = {};
     std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols_ - col)));
-    quantized_amax(rest, col);
+    quantized_amax_by_col(rest, col);
+  }
+
+  HWY_INLINE void quantized_amax_by_col(const uint8* x, int64 col) {
+    const DF8 d;
+    const nm::U32Of<DF8> d32;
+    constexpr int64 kPairCols8 = 2 * static_cast<int64>(hn::MaxLanes(DF8()));
+    using V = hn::Vec<DF8>;
+    const auto* units = reinterpret_cast<const uint8*>(scratch_.units + col);
+    const auto v = map2(load<kX>(d, x), load<kDTypeF32>(d, units),
+                        [](V a, V b) { return hn::Abs(hn::Mul(a, b)); });
+    const auto amax = [d32](const nm::Pair<DF8>& p) {
+      return fold(hn::Max(hn::BitCast(d32, p.lo), hn::BitCast(d32, p.hi)));
+    };
+    update_amax(scratch_.amax + 4 * (col >> group_shift_), amax(v.lower));
+    update_amax(scratch_.amax + 4 * ((col + kPairCols8) >> group_shift_), amax(v.upper));
   }
 
   // Columns of one group under one scaling factor: the largest code decides.
@@ -551,21 +620,10 @@ class Tile {
     }
   }
 
-  HWY_INLINE void quantized_amax(const uint8* x, int64 col) {
-    const VU32 mask = hn::Set(kU32, 0x7FFFFFFFu);
-    const Quad v = map2(load<kX>(x), load_units(scratch_.units, units_by_col_, col),
-                        [](VF a, VF b) { return hn::Mul(a, b); });
-    const auto amax = [mask](const Pair& p) {
-      return fold(
-          hn::Max(hn::And(hn::BitCast(kU32, p.lo), mask), hn::And(hn::BitCast(kU32, p.hi), mask)));
-    };
-    update_amax(scratch_.amax + 4 * (col >> group_shift_), amax(v.lower));
-    update_amax(scratch_.amax + 4 * ((col + kStep / 2) >> group_shift_), amax(v.upper));
-  }
-
   const CastArgs& args_;
   const CastShape& shape_;
   const CastWalk& walk_;
+  const int64 prefetch_offset_;
   CastScratch& scratch_;
   int64 m_begin_;
   int64 col_begin_;
@@ -583,7 +641,17 @@ template <int32 kX, int32 kFmt>
 void run_tiles(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 begin,
                int64 end) {
   CastScratch scratch;
-  for (int64 i = begin; i < end; ++i) Tile<kX, kFmt>(args, shape, walk, i, scratch).run();
+  for (int64 item = begin; item < end; ++item) {
+    const int64 row = item / walk.num_items;
+    const int64 first = item % walk.num_items * walk.item_tiles;
+    const int64 last = std::min(first + walk.item_tiles, walk.num_tile_cols);
+    for (int64 col = first; col < last; ++col) {
+      // Rows of one block: the next row of the tile comes next, and then the next tile's.
+      const bool prefetches = shape.block_rows == 1 || col + 1 < last;
+      const int64 offset = prefetches ? walk.prefetch_offset : 0;
+      Tile<kX, kFmt>(args, shape, walk, row, col, offset, scratch).run();
+    }
+  }
 }
 
 template <int32 kX>
@@ -642,13 +710,16 @@ CastWalk plan_walk(const CastArgs& args, const CastShape& shape) {
   walk.tile_rows = by_col && shape.block_rows == 1 ? kMaxTileRows : 1;
   walk.num_tile_rows = ceil_div(writes_sf ? args.out_sf.padded_m : walk.rows, walk.tile_rows);
 
-  constexpr int64 kTileBytes = 256 << 10;  // half of a small second-level cache
+  // A quarter of a small second-level cache: the next tile arrives while one is encoded.
+  constexpr int64 kTileBytes = 128 << 10;
   const int64 x_bits = bits_of_element(shape.x_dtype);
   const int64 fitting = kTileBytes * 8 / x_bits / shape.block_rows / kColsMultiple * kColsMultiple;
   const int64 most = std::clamp(fitting, kColsMultiple, kMaxTileCols);
   const int64 parts = ceil_div(shape.hidden, most);
   walk.tile_cols = align_up(ceil_div(shape.hidden, parts), kColsMultiple);
   walk.num_tile_cols = ceil_div(shape.hidden, walk.tile_cols);
+  walk.item_tiles = ceil_div(kMaxTileCols / 2, walk.tile_cols);
+  walk.num_items = ceil_div(walk.num_tile_cols, walk.item_tiles);
 
   walk.out_pitch = shape.hidden / elements_per_unit(shape.fmt);
   walk.prefetch_offset = shape.block_rows == 1 ? args.x_pitch_bytes : walk.tile_cols * x_bits / 8;
@@ -664,8 +735,9 @@ void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch&) {
   const auto cast = HWY_DYNAMIC_DISPATCH(cast_tiles);
   const CastWalk walk = plan_walk(args, shape);
   const double elements =
-      static_cast<double>(walk.tile_rows * shape.block_rows) * static_cast<double>(walk.tile_cols);
-  parallel_for(walk.num_tile_rows * walk.num_tile_cols, items_per_thread(0.3 * elements),
+      static_cast<double>(walk.tile_rows * shape.block_rows) *
+      static_cast<double>(std::min<int64>(walk.item_tiles * walk.tile_cols, shape.hidden));
+  parallel_for(walk.num_tile_rows * walk.num_items, items_per_thread(0.3 * elements),
                [&](int64 begin, int64 end) { cast(args, shape, walk, begin, end); });
 }
 
