@@ -30,14 +30,17 @@ std::string op_names() {
   return text;
 }
 
-// Calls the case with tensors that are said to lie on `device`: host memory, or any that an absent
-// backend will not come to touch.
-void call_on(const cases::Case& test, Backend backend, Device device = {}) {
+Device device_of(Backend backend) {
+  return {backend == Backend::kCuda ? DeviceType::kCuda : DeviceType::kCpu, 0};
+}
+
+// Calls the case on an absent backend, with tensors that are only said to lie in its memory.
+void call_on_absent(const cases::Case& test, Backend backend) {
   const cases::Buffers buffers(test, 0);
   cases::Views inputs = buffers.inputs();
   cases::Views outputs = buffers.outputs();
-  for (TensorView& view : inputs) view.device = device;
-  for (TensorView& view : outputs) view.device = device;
+  for (TensorView& view : inputs) view.device = device_of(backend);
+  for (TensorView& view : outputs) view.device = device_of(backend);
   test.out(outputs, inputs, Call{.backend = backend});
 }
 
@@ -46,6 +49,19 @@ bool is_available(Backend backend) { return backends()[static_cast<size_t>(backe
 bool is_empty(const cases::Case& test) {
   return std::any_of(test.inputs.begin(), test.inputs.end(),
                      [](const cases::Input& input) { return input.spec.numel() == 0; });
+}
+
+// Whether the call of a case runs on a backend that is here.
+bool is_supported(const cases::Case& test, Backend backend) {
+  try {
+    const cases::Buffers buffers(test, 0, device_of(backend));
+    test.out(buffers.outputs(), buffers.inputs(), Call{.backend = backend});
+    check_errors();
+  } catch (const Unsupported&) {
+    return false;
+  } catch (const DataError&) {
+  }
+  return true;
 }
 
 }  // namespace
@@ -100,16 +116,6 @@ BackendChoice choose_backends(const std::vector<std::string>& names) {
   return choice;
 }
 
-bool is_supported(const cases::Case& test, Backend backend) {
-  try {
-    call_on(test, backend);
-  } catch (const Unsupported&) {
-    return false;
-  } catch (const DataError&) {
-  }
-  return true;
-}
-
 bool has_kernel(const cases::OpCases& op, Backend backend) {
   const bool available = is_available(backend);
   for (const cases::Case& test : op.cases) {
@@ -120,8 +126,7 @@ bool has_kernel(const cases::OpCases& op, Backend backend) {
       continue;
     }
     try {
-      const bool on_host = backend != Backend::kCuda;
-      call_on(test, backend, {on_host ? DeviceType::kCpu : DeviceType::kCuda, 0});
+      call_on_absent(test, backend);
     } catch (const Unsupported&) {
       continue;
     } catch (const BackendError&) {

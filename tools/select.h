@@ -30,9 +30,6 @@ struct BackendChoice {
 /// is absent.
 BackendChoice choose_backends(const std::vector<std::string>& names);
 
-/// Whether the call of a case runs on a backend that is available.
-bool is_supported(const cases::Case& test, Backend backend);
-
 /// Whether an op has a kernel for a backend, be the backend available or not: an op without one
 /// throws Unsupported before the machine is asked.
 bool has_kernel(const cases::OpCases& op, Backend backend);

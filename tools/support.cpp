@@ -58,13 +58,18 @@ Signature signature(const cases::Case& test) {
 // Whether all cases of a signature pass on one backend.
 using Passes = std::map<Signature, bool>;
 
-Passes passes_on(const cases::OpCases& op, Backend backend) {
-  Passes passes;
+// By backend; empty where a backend is absent or has no kernel.
+std::vector<Passes> run_cases(const cases::OpCases& op, const std::vector<bool>& runs) {
+  std::vector<Passes> passes(runs.size());
   for (const cases::Case& test : op.cases) {
     if (test.bench || !test.error.empty()) continue;
-    const bool passed = verify(test, backend).passed;
-    const auto [entry, is_new] = passes.emplace(signature(test), passed);
-    if (!is_new) entry->second = entry->second && passed;
+    cases::Judge judge(test);
+    for (size_t i = 0; i < runs.size(); ++i) {
+      if (!runs[i]) continue;
+      const bool passed = judge.verify(static_cast<Backend>(i)).passed;
+      const auto [entry, is_new] = passes[i].emplace(signature(test), passed);
+      if (!is_new) entry->second = entry->second && passed;
+    }
   }
   return passes;
 }
@@ -91,12 +96,18 @@ std::string rows(const cases::OpCases& op) {
   for (const auto& [inputs, outputs] : outputs_of_inputs) {
     line[inputs] = "| " + std::string(op.op) + " | " + inputs + " | " + join(outputs, ", ") + " |";
   }
-  for (const BackendStatus& status : backends()) {
-    const bool kernel = has_kernel(op, status.backend);
-    const Passes passes = kernel && status.available ? passes_on(op, status.backend) : Passes();
-    for (const auto& [inputs, outputs] : outputs_of_inputs) {
+  const std::vector<BackendStatus> all = backends();
+  std::vector<bool> kernels;
+  std::vector<bool> runs;
+  for (const BackendStatus& status : all) {
+    kernels.push_back(has_kernel(op, status.backend));
+    runs.push_back(kernels.back() && status.available);
+  }
+  const std::vector<Passes> passes = run_cases(op, runs);
+  for (const auto& [inputs, outputs] : outputs_of_inputs) {
+    for (size_t i = 0; i < all.size(); ++i) {
       std::string text = "–";
-      if (kernel) text = status.available ? cell(passes, inputs, outputs) : "not run here";
+      if (kernels[i]) text = runs[i] ? cell(passes[i], inputs, outputs) : "not run here";
       line[inputs] += " " + text + " |";
     }
   }

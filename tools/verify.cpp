@@ -55,24 +55,41 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Adds the texts of failing cases to `failures`.
-Row run_row(const Selection& selection, Backend backend, const std::string& target,
-            std::vector<std::string>& failures) {
-  Row row{.op = std::string(selection.op->op), .backend = backend, .target = target};
-  row.has_kernel = has_kernel(*selection.op, backend);
-  if (!row.has_kernel) return row;
-  const double start = seconds_now();
-  for (const cases::Case* test : selection.cases) {
-    const cases::Verdict verdict = cases::verify(*test, backend);
+// The rows of an op, before a case has run: one a backend, for cpu one a target.
+std::vector<Row> rows_of(const cases::OpCases& op, const std::vector<Backend>& backends,
+                         bool all_targets) {
+  std::vector<Row> rows;
+  for (Backend backend : backends) {
+    std::vector<std::string> targets = {""};
+    if (backend == Backend::kCpu) {
+      targets = all_targets ? cpu_targets() : std::vector<std::string>{get_cpu_target()};
+    }
+    for (const std::string& target : targets) {
+      rows.push_back({.op = std::string(op.op),
+                      .backend = backend,
+                      .target = target,
+                      .has_kernel = has_kernel(op, backend)});
+    }
+  }
+  return rows;
+}
+
+// Runs one case on every row. Adds the text of each failure to `failures`.
+void run_case(const cases::Case& test, std::vector<Row>& rows, std::vector<std::string>& failures) {
+  cases::Judge judge(test);
+  for (Row& row : rows) {
+    if (!row.has_kernel) continue;
+    if (!row.target.empty()) set_cpu_target(row.target);
+    const double start = seconds_now();
+    const cases::Verdict verdict = judge.verify(row.backend);
+    row.seconds += seconds_now() - start;
     ++row.cases;
     row.passed += verdict.passed ? 1 : 0;
     row.elements += verdict.elements;
     row.mismatches += verdict.mismatches;
     if (verdict.passed) continue;
-    failures.push_back(verdict.failure + (target.empty() ? "" : " --target " + target));
+    failures.push_back(verdict.failure + (row.target.empty() ? "" : " --target " + row.target));
   }
-  row.seconds = seconds_now() - start;
-  return row;
 }
 
 void print_head(int op_width) {
@@ -130,17 +147,10 @@ int run(const Options& options) {
   std::vector<std::string> failures;
   print_head(op_width);
   for (const Selection& selection : selections) {
-    for (Backend backend : backends.here) {
-      std::vector<std::string> targets = {""};
-      if (backend == Backend::kCpu) {
-        targets = options.all_targets ? cpu_targets() : std::vector<std::string>{get_cpu_target()};
-      }
-      for (const std::string& target : targets) {
-        if (options.all_targets && !target.empty()) set_cpu_target(target);
-        rows.push_back(run_row(selection, backend, target, failures));
-        print_row(rows.back(), op_width);
-      }
-    }
+    std::vector<Row> of_op = rows_of(*selection.op, backends.here, options.all_targets);
+    for (const cases::Case* test : selection.cases) run_case(*test, of_op, failures);
+    for (const Row& row : of_op) print_row(row, op_width);
+    rows.insert(rows.end(), of_op.begin(), of_op.end());
   }
   for (const BackendStatus& absent : backends.absent) {
     std::printf("absent: %s (%s)\n", std::string(name(absent.backend)).c_str(),
