@@ -38,6 +38,14 @@ std::vector<CompiledKernel> list_cache();
 /// Errors: BackendError if a file cannot be removed.
 int64_t clear_cache();
 
+/// The digest of an op's device text, comments and layout apart, for records of what was run; empty
+/// for an op without a kernel.
+std::string device_text_digest(std::string_view op);
+
+/// The architectures of the CUDA devices here that have kernels, as `CompileOnly` takes them, each
+/// once; empty on a machine without such a device.
+std::vector<std::string> device_archs();
+
 /// While it lives, calls of this thread on CUDA tensors compile their kernel into the cache and
 /// return, without a device: the `_out` forms with made-up addresses that nothing reads. For
 /// filling a cache ahead of time and for checking every kernel on a machine without a GPU.

@@ -166,10 +166,10 @@ std::string serialise(const std::string& key, const Compiled& compiled) {
 // Puts the whole file in place under its name, or leaves nothing.
 void publish(const std::string& folder, const std::string& path, const std::string& bytes) {
   static std::atomic<int> count{0};
+  // Process ids repeat among containers that share a folder, so the time is in the name too.
+  const auto now = std::chrono::steady_clock::now().time_since_epoch().count();
   const std::string working = path + std::string(kWorkingSuffix) + std::to_string(getpid()) + "-" +
-                              std::to_string(count.fetch_add(1));
-  // A file of that name can only be left by a dead process of the same id.
-  unlink(working.c_str());
+                              std::to_string(count.fetch_add(1)) + "-" + std::to_string(now);
   File file(open(working.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file.is_open()) return warn_unusable(folder, errno);
   if (!write_all(file.get(), bytes) || !file.close_now() ||

@@ -49,10 +49,10 @@ std::string describe(const Driver& table, int result) {
 std::string initialise(const Driver& table) {
   static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
   if (registered != 0) return "no handler for forks can be registered";
-  initialised = true;
   if (const int result = table.init(0); result != 0) {
     return "the NVIDIA driver cannot start: " + describe(table, result);
   }
+  initialised = true;
   int found = 0;
   table.driver_get_version(&found);
   if (found < kLeastVersion) {

@@ -28,8 +28,8 @@ struct Extent {
 /// How one call is spread over the device. May depend on anything; what the device text must know
 /// of it belongs into the Tile.
 struct Plan {
-  Extent grid;
-  Extent block;
+  Extent grid{};
+  Extent block{};
   int64_t shared_bytes = 0;  ///< dynamic
 };
 

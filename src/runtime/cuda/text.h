@@ -12,4 +12,7 @@ struct Text {
   const char* source;
 };
 
+/// The texts of all ops, then null; made by the build.
+extern const Text* const all_texts[];
+
 }  // namespace tilekernels::cuda
