@@ -26,5 +26,6 @@ Command verify_command(CLI::App& app);
 Command bench_command(CLI::App& app);
 Command convert_command(CLI::App& app);
 Command inspect_command(CLI::App& app);
+Command cache_command(CLI::App& app);
 
 }  // namespace tilekernels::tool

@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "machine.h"
+#include "tilekernels/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/version.h"
 
@@ -23,6 +24,11 @@ struct Setting {
   const char* meaning;
 };
 
+std::string text_of(const char* variable, const char* otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr && *text != '\0' ? text : otherwise;
+}
+
 std::vector<Setting> settings() {
   const std::optional<Backend> backend = get_backend();
   const std::string target = get_cpu_target();
@@ -34,13 +40,14 @@ std::vector<Setting> settings() {
        "instruction set of the cpu backend"},
       {"TILEKERNELS_CHECK_DATA", get_check_data() ? "1" : "0",
        "whether faults in the data are reported"},
+      {"TILEKERNELS_CACHE_DIR", cache_dir().empty() ? "none" : cache_dir(),
+       "folder of compiled CUDA kernels"},
+      {"TILEKERNELS_NVRTC_LIBRARY", text_of("TILEKERNELS_NVRTC_LIBRARY", "searched"),
+       "compiler of CUDA kernels"},
   };
 }
 
-bool is_set(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text != nullptr && *text != '\0';
-}
+bool is_set(const char* variable) { return !text_of(variable, "").empty(); }
 
 // Variables of ours in the environment that no setting reads: most likely misspelt.
 std::vector<std::string> unknown_variables(const std::vector<Setting>& known) {

@@ -17,7 +17,7 @@ int run(int argc, char** argv) {
   app.require_subcommand(0, 1);
   const std::vector<Command> commands = {
       info_command(app),    verify_command(app),  bench_command(app),
-      convert_command(app), inspect_command(app),
+      convert_command(app), inspect_command(app), cache_command(app),
   };
   try {
     app.parse(argc, argv);

@@ -8,32 +8,13 @@
 #include <string>
 
 #include "cases/case.h"
+#include "cases/compile.h"
 #include "runtime/cuda/compile.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::cases {
 namespace {
-
-// A case's tensors at made-up addresses, far apart; `offset` elements off an aligned place.
-Views views_of(const std::vector<TensorSpec>& specs, int64_t first, int64_t offset) {
-  Views views;
-  for (const TensorSpec& spec : specs) {
-    const int64_t address = (first + static_cast<int64_t>(views.size())) << 40;
-    views.emplace_back(reinterpret_cast<void*>(address + offset * size_bytes(spec.dtype)), spec);
-  }
-  return views;
-}
-
-// Takes the case's `_out` form to the compiler.
-void compile_case(const Case& test, int64_t offset) {
-  Specs inputs;
-  for (const Input& input : test.inputs) {
-    inputs.push_back(input.spec);
-    inputs.back().device = {DeviceType::kCuda, 0};
-  }
-  test.out(views_of(test.spec(inputs), 100, offset), views_of(inputs, 1, offset), Call{});
-}
 
 // The ops whose folder has a cuda.cuh.
 std::set<std::string> ops_with_kernel() {
@@ -60,8 +41,7 @@ void compile_all(const char* arch, bool one_each) {
       for (const Case& test : op.cases) {
         if (!test.error.empty() || (one_each && has_kernel())) continue;
         SCOPED_TRACE(test.id);
-        // Aligned tensors take the wide path, shifted ones the narrow one.
-        for (const int64_t offset : {0, 1}) compile_case(test, offset);
+        compile_case(test);
       }
     } catch (const Unsupported& error) {
       EXPECT_EQ(expected.count(std::string(op.op)), 0u) << error.what();
