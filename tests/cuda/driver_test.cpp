@@ -6,6 +6,7 @@
 #include "cuda/children.h"
 #include "cuda/fake.h"
 #include "runtime/cuda/runtime.h"
+#include "tilekernels/cache.h"
 #include "tilekernels/device.h"
 #include "tilekernels/error.h"
 
@@ -46,6 +47,14 @@ TEST(Status, NamesDevicesDriverAndCompiler) {
             "13.0, nvrtc 13.0");
   EXPECT_EQ(machine.counts->inits, 1);
   EXPECT_EQ(backends()[static_cast<size_t>(Backend::kCuda)].detail, found.detail);
+}
+
+TEST(Status, ArchitecturesAreThoseWithKernels) {
+  fake::Machine machine{.capabilities = {{9, 0}, {8, 6}, {10, 3}, {9, 0}}};
+  const fake::Install install(machine);
+  EXPECT_EQ(device_archs(), (std::vector<std::string>{"sm_103a", "sm_90a"}));
+  EXPECT_EQ(arch_of(10, 0), "sm_100a");
+  EXPECT_EQ(arch_of(12, 0), "");
 }
 
 TEST(Status, SaysWhatIsWrong) {

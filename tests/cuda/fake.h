@@ -14,6 +14,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <new>
 #include <string>
@@ -55,10 +56,6 @@ struct FakeStream {
   bool capturing = false;
 };
 
-struct FakeModule {
-  FakeContext* context;
-};
-
 struct FakeFunction {
   FakeContext* context;
   std::string name;
@@ -89,9 +86,14 @@ struct Machine {
   FakeContext contexts[4]{{0}, {1}, {2}, {3}};
   pid_t initialised_by = 0;
   std::mutex mutex{};
-  std::vector<LaunchRecord> launches{};  // guarded by the mutex
-  std::map<uint64_t, size_t> blocks{};   // guarded by the mutex
+  std::vector<LaunchRecord> launches{};                    // guarded by the mutex
+  std::map<uint64_t, size_t> blocks{};                     // guarded by the mutex
+  std::vector<std::unique_ptr<FakeFunction>> functions{};  // guarded by the mutex
   Counts* counts = nullptr;
+
+  ~Machine() {
+    for (const auto& [address, size] : blocks) std::free(reinterpret_cast<void*>(address));
+  }
 };
 
 inline Machine* machine = nullptr;
@@ -167,12 +169,14 @@ inline int module_load_data(void** module, const void* image) {
   if (capture_mode != kCaptureModeRelaxed) return kCaptureUnsupported;
   if (std::strncmp(static_cast<const char*>(image), "FAKE", 4) != 0) return kInvalidImage;
   ++machine->counts->loads;
-  *module = new FakeModule{current()};  // kept, like a module
+  *module = current();
   return current() == nullptr ? kInvalidContext : 0;
 }
 inline int module_get_function(void** function, void* module, const char* name) {
-  *function = new FakeFunction{static_cast<FakeModule*>(module)->context, name};
-  delete static_cast<FakeModule*>(module);
+  const std::lock_guard lock(machine->mutex);
+  auto* const context = static_cast<FakeContext*>(module);
+  machine->functions.push_back(std::make_unique<FakeFunction>(FakeFunction{context, name}));
+  *function = machine->functions.back().get();
   return 0;
 }
 inline int func_set_attribute(void* function, int attribute, int value) {
