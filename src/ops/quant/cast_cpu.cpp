@@ -2,6 +2,7 @@
 // the largest magnitudes, then the scaling factors, then the codes.
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "hwy/cache_control.h"
 #include "ops/quant/cast.h"
@@ -48,7 +49,7 @@ struct CastWalk {
 
 // A thread's memory besides the tensors.
 struct CastScratch {
-  alignas(64) uint32 amax[4 * (kMaxTileGroups + kPad)];  // of each group, four partial maxima
+  alignas(64) uint32 amax[4 * (kMaxTileGroups + kPad)];  // of a quantized x at first in four parts
   alignas(64) float inv[kMaxTileGroups + kPad];
   alignas(64) uint8 sf[kMaxTileRows][4 * (kMaxTileGroups + kPad)];  // as stored
   alignas(64) uint8 row[kMaxTileCols + kPad];                       // codes
@@ -114,61 +115,85 @@ HWY_INLINE auto fold(V bits) {
   }
 }
 
-// Over `cols` elements, whole vectors of D's 16-bit lanes, in four parts; 16-bit formats in the
-// upper half.
 template <int32 kX, class D>
-HWY_INLINE V4 group_amax(D, const uint8* x, int64 cols) {
+using BitsOf = std::conditional_t<kX == kDTypeF32, nm::U32Of<D>, nm::U16Of<D>>;
+
+// The largest magnitudes of a group, lane by lane; `group` is whole vectors.
+template <int32 kX, class D>
+HWY_INLINE hn::Vec<BitsOf<kX, D>> group_amax(D, const uint8* x, int64 group) {
+  const BitsOf<kX, D> d;
+  using T = hn::TFromD<decltype(d)>;
+  const auto num = static_cast<int64>(hn::Lanes(d));
+  const auto* at = reinterpret_cast<const T*>(x);
+  const auto mask = hn::Set(d, static_cast<T>(static_cast<T>(~T{0}) >> 1));
+  auto amax = hn::And(hn::LoadU(d, at), mask);
+  for (int64 i = num; i < group; i += num) {
+    amax = hn::Max(amax, hn::And(hn::LoadU(d, at + i), mask));
+  }
+  return amax;
+}
+
+// The bits of the largest magnitudes of four groups, those of 16-bit formats in the upper halves.
+template <int32 kX, class D, class V>
+HWY_INLINE V4 join_amax(D, V a, V b, V c, V e) {
+  const BitsOf<kX, D> d;
+  const nm::U32Of<D> d32;
+  const hn::Repartition<uint64, D> d64;
+  // In each 128-bit block a, b, a, b of 32 bits
+  const auto two = [&](V p, V q) {
+    const auto p32 = hn::BitCast(d32, p);
+    const auto q32 = hn::BitCast(d32, q);
+    return hn::Max(hn::BitCast(d, hn::InterleaveLower(d32, p32, q32)),
+                   hn::BitCast(d, hn::InterleaveUpper(d32, p32, q32)));
+  };
+  const auto ab = hn::BitCast(d64, two(a, b));
+  const auto ce = hn::BitCast(d64, two(c, e));
+  const auto all = hn::Max(hn::BitCast(d, hn::InterleaveLower(d64, ab, ce)),
+                           hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce)));
   if constexpr (kX == kDTypeF32) {
-    const nm::U32Of<D> d32;
-    const auto num = static_cast<int64>(hn::Lanes(d32));
-    const auto* at = reinterpret_cast<const uint32*>(x);
-    const auto mask = hn::Set(d32, 0x7FFFFFFFu);
-    auto amax = hn::And(hn::LoadU(d32, at), mask);
-    for (int64 i = num; i < cols; i += num) {
-      amax = hn::Max(amax, hn::And(hn::LoadU(d32, at + i), mask));
-    }
-    return fold(amax);
+    return fold(all);
   } else {
-    const nm::U16Of<D> d16;
-    const auto num = static_cast<int64>(hn::Lanes(d16));
-    const auto* at = reinterpret_cast<const uint16*>(x);
-    const auto mask = hn::Set(d16, uint16{0x7FFF});
-    auto amax = hn::And(hn::LoadU(d16, at), mask);
-    for (int64 i = num; i < cols; i += num) {
-      amax = hn::Max(amax, hn::And(hn::LoadU(d16, at + i), mask));
-    }
-    const V4 pairs = hn::BitCast(kU32x4, fold(amax));
-    return hn::Max(hn::ShiftLeft<16>(pairs), hn::And(pairs, hn::Set(kU32x4, 0xFFFF0000u)));
+    const auto pairs = hn::BitCast(d32, all);
+    return fold(hn::Max(hn::ShiftLeft<16>(pairs), hn::And(pairs, hn::Set(d32, 0xFFFF0000u))));
   }
 }
 
-template <int32 kX>
-HWY_INLINE V4 group_amax(const uint8* x, int64 cols) {
-  if (cols >= kPairCols) return group_amax<kX>(kF, x, cols);
-  return group_amax<kX>(DF8(), x, cols);
-}
-
-HWY_INLINE void update_amax(uint32* amax, V4 bits) {
-  hn::Store(hn::Max(hn::Load(kU32x4, amax), bits), kU32x4, amax);
-}
-
-// Takes a row of a tile into the partial maxima of its groups, which it starts if it is the first.
-template <int32 kX>
-void row_amax(const uint8* x, int64 cols, int64 group, bool is_first, uint32* amax) {
+// Takes a row of a tile into the maxima of its groups, which it starts if it is the first.
+template <int32 kX, class D>
+HWY_INLINE void row_amax(D d, const uint8* x, int64 cols, int64 group, bool is_first,
+                         uint32* amax) {
+  const int64 bytes = bytes_of<kX>(group);
+  const auto update = [&](V4 bits) {
+    if (!is_first) bits = hn::Max(bits, hn::Load(kU32x4, amax));
+    hn::Store(bits, kU32x4, amax);
+    amax += 4;
+  };
   int64 col = 0;
-  for (; col + group <= cols; col += group, amax += 4) {
-    const V4 bits = group_amax<kX>(x + bytes_of<kX>(col), group);
-    if (is_first) {
-      hn::Store(bits, kU32x4, amax);
-    } else {
-      update_amax(amax, bits);
-    }
+  for (; col + 4 * group <= cols; col += 4 * group, x += 4 * bytes) {
+    update(join_amax<kX>(d, group_amax<kX>(d, x, group), group_amax<kX>(d, x + bytes, group),
+                         group_amax<kX>(d, x + 2 * bytes, group),
+                         group_amax<kX>(d, x + 3 * bytes, group)));
   }
   if (col == cols) return;
-  alignas(64) uint8 rest[4 * 128] = {};
-  std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
-  if (is_first) hn::Store(hn::Zero(kU32x4), kU32x4, amax);
-  update_amax(amax, group_amax<kX>(rest, group));
+  alignas(64) uint8 rest[4 * 128 * 4] = {};
+  std::memcpy(rest, x, static_cast<size_t>(bytes_of<kX>(cols - col)));
+  update(join_amax<kX>(d, group_amax<kX>(d, rest, group), group_amax<kX>(d, rest + bytes, group),
+                       group_amax<kX>(d, rest + 2 * bytes, group),
+                       group_amax<kX>(d, rest + 3 * bytes, group)));
+}
+
+template <int32 kX>
+void row_amax(const uint8* x, int64 cols, int64 group, bool is_first, uint32* amax) {
+  if (group >= kPairCols) {
+    row_amax<kX>(kF, x, cols, group, is_first, amax);
+  } else {
+    row_amax<kX>(DF8(), x, cols, group, is_first, amax);
+  }
+}
+
+// Takes four partial maxima into those of a group.
+HWY_INLINE void update_amax(uint32* amax, V4 bits) {
+  hn::Store(hn::Max(hn::Load(kU32x4, amax), bits), kU32x4, amax);
 }
 
 // Over `cols` columns of codes, a multiple of 16, under one scaling factor, in four parts.
@@ -382,7 +407,7 @@ void encode_row(const uint8* x, int64 cols, const Factors& factors, bool stream,
   // Steps that lie in one group
   if constexpr (!is_quantized(kX)) {
     const int64 group = int64{1} << factors.group_shift;
-    for (; group >= kStep && col + group <= cols;) {
+    while (group > kStep && col + group <= cols) {
       const VF factor = hn::Set(kF, factors.at(col));
       const Quad all{{factor, factor}, {factor, factor}};
       for (const int64 end = col + group; col < end; col += kStep) {
@@ -461,10 +486,9 @@ class Tile {
   void cast(int64 m, uint8* sf) {
     const int64 row_begin = m * shape_.block_rows;
     const int64 row_end = std::min(row_begin + shape_.block_rows, args_.num_tokens);
-    // row_amax starts its groups itself; the others are those that complete the last vector.
-    const int64 started = kIsQuantized ? 0 : groups_;
-    std::memset(scratch_.amax + 4 * started, 0,
-                static_cast<size_t>((groups_ - started + scales::kStep) * 16));
+    if constexpr (kIsQuantized) {
+      std::memset(scratch_.amax, 0, static_cast<size_t>((groups_ + scales::kStep) * 16));
+    }
     for (int64 r = row_begin; r < row_end; ++r) {
       if constexpr (kIsQuantized) {
         read_units(r);
@@ -473,7 +497,7 @@ class Tile {
         row_amax<kX>(row(r), cols_, shape_.block_cols, r == row_begin, scratch_.amax);
       }
     }
-    finish_amax(groups_, scratch_.amax);
+    if constexpr (kIsQuantized) finish_amax(groups_, scratch_.amax);
     clear_amax_tail();
     if constexpr (kX == kDTypeF16) widen_amax_f16(groups_, scratch_.amax);
     const uint32 largest = scales::compute(shape_.sf_kind, kFmt == kDTypeE2M1x2, scratch_.amax,
@@ -542,7 +566,7 @@ class Tile {
     }
   }
 
-  // The lanes that complete the last vector of groups hold what finish_amax left there.
+  // The lanes that complete the last vector of groups hold anything.
   void clear_amax_tail() {
     std::memset(scratch_.amax + groups_, 0, sizeof(uint32) * scales::kStep);
   }
