@@ -26,8 +26,6 @@ struct Call {
   Backend* ran = nullptr;
   /// Null: `default_allocator()`.
   Allocator* allocator = nullptr;
-  /// Allocating forms: also clear padding rows and columns that the op leaves untouched.
-  bool zero_padding = false;
 
   /// Memory for one output, or for several in one block. Their bytes are not initialised.
   Tensor allocate(const TensorSpec& spec) const;

@@ -1,6 +1,7 @@
-// The checks of every front, and the only place where their sentences are composed.
+// The checks of every front: fronts call these and compose no sentence of their own.
 #include "core/check.h"
 
+#include <limits>
 #include <stdexcept>
 
 #include "core/message.h"
@@ -14,6 +15,10 @@ std::string count_range(int64_t low, int64_t high) {
 
 }  // namespace
 
+int64_t row_stride(const TensorSpec& spec) {
+  return spec.size(0) > 1 ? spec.stride(0) : spec.size(1);
+}
+
 void Check::fail(std::string_view argument, std::string_view rule, std::string_view value) const {
   throw std::invalid_argument(message(op_, argument, rule, value));
 }
@@ -25,7 +30,9 @@ const Check& Check::rank(std::string_view argument, const TensorSpec& spec, int 
   int64_t bytes = 16;  // the widest output element, so that no size computed later overflows
   for (int64_t extent : spec.shape) {
     if (extent < 0) fail(argument, "must have no negative extent", to_string(spec.shape));
-    if (__builtin_mul_overflow(bytes, extent + 1024, &bytes)) {
+    int64_t padded;
+    if (__builtin_add_overflow(extent, 1024, &padded) ||
+        __builtin_mul_overflow(bytes, padded, &bytes)) {
       fail(argument, "must have fewer than 2^63 bytes", to_string(spec.shape));
     }
   }
@@ -64,6 +71,18 @@ const Check& Check::rows(std::string_view argument, const TensorSpec& spec) cons
   if (spec.size(0) != 1 && spec.stride(0) < spec.size(1)) {
     fail(argument, "must have a row stride of at least " + std::to_string(spec.size(1)),
          "strides " + to_string(spec.strides));
+  }
+  return span(argument, spec, spec.size(0), row_stride(spec));
+}
+
+const Check& Check::span(std::string_view argument, const TensorSpec& spec, int64_t count,
+                         int64_t stride) const {
+  // 16 bytes: more than any element, so that no byte count computed later overflows.
+  int64_t elements;
+  if (__builtin_mul_overflow(count, stride, &elements) ||
+      elements > std::numeric_limits<int64_t>::max() / 16) {
+    fail(argument, "must span fewer than 2^63 bytes",
+         "strides " + to_string(spec.strides) + " for shape " + to_string(spec.shape));
   }
   return *this;
 }

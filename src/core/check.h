@@ -1,4 +1,4 @@
-// The checks of every front, and the only place where their sentences are composed.
+// The checks of every front: fronts call these and compose no sentence of their own.
 #pragma once
 
 #include <initializer_list>
@@ -8,6 +8,10 @@
 #include "tilekernels/tensor.h"
 
 namespace tilekernels {
+
+/// Elements from one row of a matrix to the next; of a single row, whose stride means nothing, its
+/// length.
+int64_t row_stride(const TensorSpec& spec);
 
 /// Collects an op's checks: each throws std::invalid_argument "[op] argument rule, got value", or
 /// returns the same object. Cheapest first, before any allocation.
@@ -21,6 +25,9 @@ class Check {
   const Check& contiguous(std::string_view argument, const TensorSpec& spec) const;
   /// Rank 2, columns contiguous, rows any distance >= their length apart.
   const Check& rows(std::string_view argument, const TensorSpec& spec) const;
+  /// `count` rows or columns, `stride` elements apart, span a number of bytes that int64 holds.
+  const Check& span(std::string_view argument, const TensorSpec& spec, int64_t count,
+                    int64_t stride) const;
   const Check& shape(std::string_view argument, const TensorSpec& spec, const Dims& expected) const;
   const Check& range(std::string_view argument, int64_t value, int64_t low, int64_t high) const;
   const Check& multiple(std::string_view argument, int64_t value, int64_t of) const;

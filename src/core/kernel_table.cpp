@@ -78,7 +78,9 @@ std::vector<BackendStatus> backends() {
 
 Backend choose_backend(std::string_view op, const Call& call, Device device,
                        const KernelPresence& presence) {
-  const std::optional<Backend> forced = call.backend ? call.backend : get_backend();
+  // Asked for in any case: the first call reads the environment and refuses what is wrong there.
+  const std::optional<Backend> process_wide = get_backend();
+  const std::optional<Backend> forced = call.backend ? call.backend : process_wide;
   Backend backend = forced.value_or(backend_of(device.type));
   if (forced && memory_of(backend) != device.type) {
     throw std::invalid_argument(

@@ -67,24 +67,45 @@ bool start_check_data() {
       message("settings", "TILEKERNELS_CHECK_DATA", "must be 0 or 1", text));
 }
 
-bool start_cpu_target() {
+std::string start_cpu_target() {
   const char* text = environment("TILEKERNELS_CPU_TARGET");
-  if (text != nullptr && !cpu::force_target(text)) {
-    throw std::invalid_argument(message("settings", "TILEKERNELS_CPU_TARGET",
-                                        "must be one of tilekernels info's targets", text));
-  }
-  return true;
+  return text == nullptr ? "" : text;
 }
 
+// What the environment asks for, read once.
+struct StartValues {
+  int backend = start_backend();
+  int num_threads = start_num_threads();
+  bool check_data = start_check_data();
+  std::string cpu_target = start_cpu_target();
+};
+
 struct Settings {
-  std::atomic<int> backend{start_backend()};
-  std::atomic<int> num_threads{start_num_threads()};
-  std::atomic<bool> check_data{start_check_data()};
-  std::atomic<bool> pdl{false};
-  std::atomic<float> amax_clamps[2][2] = {
-      {numerics::default_amax_clamp(false, false), numerics::default_amax_clamp(false, true)},
-      {numerics::default_amax_clamp(true, false), numerics::default_amax_clamp(true, true)}};
-  bool cpu_target_set{start_cpu_target()};
+  Settings() { reset(); }
+
+  void reset() {
+    backend = start.backend;
+    num_threads = start.num_threads;
+    check_data = start.check_data;
+    pdl = false;
+    for (const bool fp4 : {false, true}) {
+      for (const bool e4m3_sf : {false, true}) {
+        amax_clamps[fp4][e4m3_sf] = numerics::default_amax_clamp(fp4, e4m3_sf);
+      }
+    }
+    if (!cpu::force_target(start.cpu_target)) {
+      throw std::invalid_argument(message("settings", "TILEKERNELS_CPU_TARGET",
+                                          "must be one of tilekernels info's targets",
+                                          start.cpu_target));
+    }
+  }
+
+  const StartValues start;
+  std::atomic<int> backend;
+  std::atomic<int> num_threads;
+  std::atomic<bool> check_data;
+  std::atomic<bool> pdl;
+  std::atomic<float> amax_clamps[2][2];
 };
 
 Settings& settings() {
@@ -212,17 +233,6 @@ float amax_clamp_or_default(const char* op, const std::optional<float>& clamp, D
   return *clamp;
 }
 
-void reset_runtime_config() {
-  const Settings start;
-  Settings& now = settings();
-  now.backend = start.backend.load();
-  now.num_threads = start.num_threads.load();
-  now.check_data = start.check_data.load();
-  now.pdl = start.pdl.load();
-  for (int i = 0; i < 4; ++i) {
-    now.amax_clamps[i / 2][i % 2] = start.amax_clamps[i / 2][i % 2].load();
-  }
-  if (environment("TILEKERNELS_CPU_TARGET") == nullptr) cpu::force_target("");
-}
+void reset_runtime_config() { settings().reset(); }
 
 }  // namespace tilekernels

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <stdexcept>
 
@@ -23,6 +24,12 @@ constexpr DTypeFacts kDTypes[kNumDTypes] = {
     {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"e4m3", 1}, {"e5m2", 1}, {"e8m0", 1}, {"e2m1", 1},
     {"i8", 1},  {"i16", 2}, {"i32", 4},  {"i64", 8},  {"u8", 1},   {"u32", 4},  {"bool", 1},
 };
+
+// a · b, or the largest number when that is more: such a tensor is refused by the first check.
+int64_t product(int64_t a, int64_t b) {
+  int64_t result;
+  return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<int64_t>::max() : result;
+}
 
 const DTypeFacts& facts(DType dtype) {
   const auto i = static_cast<size_t>(dtype);
@@ -84,13 +91,16 @@ TensorSpec::TensorSpec(const Dims& shape_in, DType dtype_in, Device device_in)
   int64_t stride = 1;
   for (int i = shape.size() - 1; i >= 0; --i) {
     strides[i] = stride;
-    stride *= std::max<int64_t>(shape[i], 1);
+    stride = product(stride, std::max<int64_t>(shape[i], 1));
   }
 }
 
 int64_t TensorSpec::numel() const {
   int64_t numel = 1;
-  for (int64_t extent : shape) numel *= extent;
+  for (int64_t extent : shape) {
+    if (extent == 0) return 0;
+    numel = product(numel, extent);
+  }
   return numel;
 }
 
@@ -99,7 +109,7 @@ bool TensorSpec::is_contiguous() const {
   int64_t stride = 1;
   for (int i = rank() - 1; i >= 0; --i) {
     if (shape[i] != 1 && strides[i] != stride) return false;
-    stride *= shape[i];
+    stride = product(stride, shape[i]);
   }
   return true;
 }
@@ -153,6 +163,7 @@ Allocator& default_allocator() {
 Tensor Call::allocate(const TensorSpec& spec) const { return allocate({spec}).front(); }
 
 std::vector<Tensor> Call::allocate(std::initializer_list<TensorSpec> specs) const {
+  if (specs.size() == 0) return {};
   constexpr int64_t kAlignment = 256;  // what every device's vector accesses can rely on
   int64_t total = 0;
   for (const TensorSpec& spec : specs) {
@@ -179,6 +190,22 @@ void copy(const TensorView& to, const TensorView& from, Stream stream) {
         message("copy", "to", "must be " + to_string(expected), to_string(to)));
   }
   if (from.numel() == 0) return;
+  for (const TensorView* view : {&to, &from}) {
+    const char* argument = view == &to ? "to" : "from";
+    if (view->data == nullptr) {
+      throw std::invalid_argument(message("copy", argument, "must have memory", "a null pointer"));
+    }
+    if (view->device.type == DeviceType::kAscend) {
+      throw std::invalid_argument(
+          message("copy", argument, "must be on cpu or cuda", to_string(view->device)));
+    }
+  }
+  for (int64_t stride : from.strides) {
+    if (stride < 0) {
+      throw std::invalid_argument(
+          message("copy", "from", "must have no negative stride", to_string(from.strides)));
+    }
+  }
   const int64_t size = from.span_bytes();
   const Device device = to.device.type == DeviceType::kCpu ? from.device : to.device;
   if (device.type == DeviceType::kCuda) {
@@ -196,7 +223,13 @@ std::string to_string(const Device& device) {
   return text;
 }
 
-std::string_view name(Backend backend) { return kBackendNames[static_cast<size_t>(backend)]; }
+std::string_view name(Backend backend) {
+  const auto i = static_cast<size_t>(backend);
+  if (i >= kNumBackends) {
+    throw std::invalid_argument(message("backend", "value", "must be a Backend", int64_t(backend)));
+  }
+  return kBackendNames[i];
+}
 
 Backend backend_from_name(std::string_view text) {
   for (int i = 0; i < kNumBackends; ++i) {

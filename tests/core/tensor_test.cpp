@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 
+#include "core/check.h"
 #include "tilekernels/error.h"
 #include "tilekernels/stream.h"
 
@@ -53,6 +55,32 @@ TEST(TensorSpec, MatchesIgnoresStridesThatMeanNothing) {
   EXPECT_FALSE(matches(one_row, {{4}, DType::kF32}));
   EXPECT_FALSE(matches(one_row, {{1, 4}, {4, 1}, DType::kF32, {DeviceType::kCuda, 0}}));
   EXPECT_TRUE(matches({{0, 4}, {1, 0}, DType::kF32}, {{0, 4}, {4, 1}, DType::kF32}));
+}
+
+TEST(TensorSpec, HugeShapesSaturateInsteadOfOverflowing) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  const TensorSpec spec({kMax, kMax, 3}, DType::kF32);
+  EXPECT_EQ(spec.numel(), kMax);
+  EXPECT_EQ(spec.stride(0), kMax);
+  EXPECT_THROW(Check("test").rank("x", spec, 3), std::invalid_argument);
+  EXPECT_THROW(Check("test").rows("x", {{kMax / 4, 2}, {kMax / 8, 1}, DType::kF32}),
+               std::invalid_argument);
+  EXPECT_NO_THROW(Check("test").rows("x", {{1, 2}, {kMax, 1}, DType::kF32}));
+  EXPECT_EQ(TensorSpec({0, kMax, kMax}, DType::kF32).numel(), 0);
+}
+
+TEST(Copy, RefusesWhatItCannotCopy) {
+  float x[4] = {1, 2, 3, 4};
+  float y[4] = {};
+  const TensorSpec spec({4}, DType::kF32);
+  EXPECT_NO_THROW(copy({y, spec}, {x, spec}));
+  EXPECT_EQ(y[3], 4);
+  EXPECT_THROW(copy({y, spec}, {nullptr, spec}), std::invalid_argument);
+  EXPECT_THROW(copy({y, spec}, {x, {{3}, DType::kF32}}), std::invalid_argument);
+  const TensorSpec reversed({4}, {-1}, DType::kF32);
+  EXPECT_THROW(copy({y + 3, reversed}, {x + 3, reversed}), std::invalid_argument);
+  const TensorSpec on_npu({4}, DType::kF32, {DeviceType::kAscend, 0});
+  EXPECT_THROW(copy({y, on_npu}, {x, spec}), std::invalid_argument);
 }
 
 TEST(TensorSpec, PrintsWhatMatters) {
@@ -109,6 +137,8 @@ TEST(Backend, NamesReadBack) {
     EXPECT_EQ(backend_from_name(name(backend)), backend);
   }
   EXPECT_THROW(backend_from_name("gpu"), std::invalid_argument);
+  EXPECT_THROW(name(static_cast<Backend>(kNumBackends)), std::invalid_argument);
+  EXPECT_TRUE(Call{}.allocate(std::initializer_list<TensorSpec>{}).empty());
   EXPECT_EQ(backends().size(), static_cast<size_t>(kNumBackends));
 }
 

@@ -16,7 +16,7 @@ T* bytes(const TensorView& view) {
 
 // Of an x that is not quantized.
 void check_plain(const Check& check, const TensorSpec& x) {
-  check_rows(check, "x", x);
+  check.rows("x", x);
   check.dtype("x", x, {DType::kF32, DType::kBF16, DType::kF16});
   check.range("hidden", x.size(1), 0, std::numeric_limits<int32_t>::max());
 }
@@ -25,10 +25,10 @@ SfRead read_given_sf(const Check& check, const TensorView& sf, const TensorSpec&
                      int64_t cols) {
   check.rank("sf", sf, 2).dtype("sf", sf, {DType::kF32, DType::kE4M3});
   check.shape("sf", sf, {rows, cols}).same_device("sf", sf, "x", x);
-  check_rows(check, "sf", sf);
+  check.rows("sf", sf);
   return {bytes<const uint8>(sf),
           numerics::sf_map(numerics::kSfRow, static_cast<int32_t>(size_bytes(sf.dtype)),
-                           sf.stride(0), 1)};
+                           row_stride(sf), 1)};
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ CastPlan plan_cast(const Check& check, const CastCall& cast) {
   }
   check.multiple("hidden", shape.hidden, elements_per_unit(shape.fmt));
   args.x = bytes<const uint8>(x);
-  args.x_pitch_bytes = x.stride(0) * size_bytes(x.dtype);
+  args.x_pitch_bytes = row_stride(x) * size_bytes(x.dtype);
   args.num_tokens = x.size(0);
 
   plan.data = {{x.size(0), shape.hidden / elements_per_unit(shape.fmt)}, cast.fmt, x.device};

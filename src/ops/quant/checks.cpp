@@ -31,20 +31,11 @@ bool is_by_column(SfLayout layout) {
   return layout == SfLayout::kCol || layout == SfLayout::kColPacked;
 }
 
-void check_span(const Check& check, std::string_view argument, const TensorSpec& spec,
-                int64_t count, int64_t stride) {
-  int64_t elements;
-  const bool overflows = __builtin_mul_overflow(count, stride, &elements) ||
-                         elements > std::numeric_limits<int64_t>::max() / 16;
-  check.require(!overflows, argument, "must span fewer than 2^63 bytes",
-                "strides " + to_string(spec.strides) + " for shape " + to_string(spec.shape));
-}
-
 // Rows contiguous at any pitch, or columns.
 void check_sf_strides(const Check& check, std::string_view argument, const TensorSpec& sf,
                       SfLayout layout) {
   if (!is_by_column(layout)) {
-    check_rows(check, argument, sf);
+    check.rows(argument, sf);
     return;
   }
   if (sf.numel() == 0) return;
@@ -55,17 +46,10 @@ void check_sf_strides(const Check& check, std::string_view argument, const Tenso
                     std::to_string(sf.size(0)) + ", being " +
                     std::string(kLayoutNames[static_cast<size_t>(layout)]),
                 "strides " + to_string(sf.strides));
-  if (sf.size(1) > 1) check_span(check, argument, sf, sf.size(1), sf.stride(1));
+  if (sf.size(1) > 1) check.span(argument, sf, sf.size(1), sf.stride(1));
 }
 
 }  // namespace
-
-void check_rows(const Check& check, std::string_view argument, const TensorSpec& spec) {
-  check.rows(argument, spec);
-  if (spec.numel() > 0 && spec.size(0) > 1) {
-    check_span(check, argument, spec, spec.size(0), spec.stride(0));
-  }
-}
 
 int32_t resolved_pitch(SfPitch pitch, Device device) {
   if (pitch != SfPitch::kDevice) return static_cast<int32_t>(pitch);
@@ -100,7 +84,7 @@ TensorSpec sf_spec(const SfFormat& format, int64_t num_row_blocks, int64_t num_c
 }
 
 QuantSource check_quant_source(const Check& check, const QuantSpec& x, const SfSource& x_sf) {
-  check_rows(check, "x", x.data);
+  check.rows("x", x.data);
   check.dtype("x", x.data, {DType::kE4M3, DType::kE2M1x2});
   const int64_t hidden = x.data.size(1) * elements_per_unit(static_cast<int32_t>(x.data.dtype));
   check.range("hidden", hidden, 0, kMaxExtent);
@@ -126,7 +110,8 @@ QuantSource check_quant_source(const Check& check, const QuantSpec& x, const SfS
   check.shape("x.sf", x.sf, {storage.rows, storage.cols}).same_device("x.sf", x.sf, "x", x.data);
   check_sf_strides(check, "x.sf", x.sf, x_sf.layout);
   return {x.data.size(0), static_cast<int32_t>(hidden), kind,
-          numerics::sf_map(layout, storage.word_bytes, x.sf.stride(0), x.sf.stride(1))};
+          numerics::sf_map(layout, storage.word_bytes, row_stride(x.sf),
+                           x.sf.size(1) > 1 ? x.sf.stride(1) : 1)};
 }
 
 }  // namespace tilekernels

@@ -17,9 +17,6 @@ struct QuantSource {
   numerics::SfMap sf_map;
 };
 
-/// `Check::rows`, and that the whole tensor spans fewer than 2^63 bytes.
-void check_rows(const Check& check, std::string_view argument, const TensorSpec& spec);
-
 /// Checks the tensors of a quantized input, called `x` and `x.sf`, and the way `x_sf` to read it.
 /// Blocks may be of any size >= 1.
 QuantSource check_quant_source(const Check& check, const QuantSpec& x, const SfSource& x_sf);

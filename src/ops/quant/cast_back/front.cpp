@@ -39,7 +39,7 @@ void cast_back_out(const TensorView& out, const QuantView& x, const SfSource& x_
   if (out.numel() == 0) return;
   kCastBack.run(call, x.data.device,
                 CastBackArgs{.x = static_cast<const uint8*>(x.data.data),
-                             .x_stride = x.data.stride(0),
+                             .x_stride = row_stride(x.data),
                              .x_sf = {static_cast<const uint8*>(x.sf.data), source.sf_map},
                              .out = out.data,
                              .num_tokens = source.num_tokens},
