@@ -6,6 +6,7 @@
 #include "core/launch.h"
 #include "numerics/fault.h"
 #include "numerics/kernel.h"
+#include "runtime/cpu/float_env.h"
 #include "tilekernels/device.h"
 #include "tilekernels/stream.h"
 
@@ -59,7 +60,13 @@ struct KernelTable {
       args.fault = &word;
       if (backend == Backend::kCuda) remember_faults(op, faults);
     }
-    kernels[static_cast<int>(backend)](args, shape, launch);
+    if (backend == Backend::kReference) {
+      // The cpu kernels' thread loop does the same for them.
+      const cpu::FloatEnv float_env;
+      reference(args, shape, launch);
+    } else {
+      kernels[static_cast<int>(backend)](args, shape, launch);
+    }
     if (call.ran != nullptr) *call.ran = backend;
     if (word != numerics::kNoFault) throw_fault(op, word, faults);
   }
