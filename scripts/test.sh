@@ -8,6 +8,12 @@ results=$PWD/build/test-results
 rm -rf "$results"
 mkdir -p "$results"
 
+# The device text is compiled by NVRTC: the system's, or one from PyPI.
+if ! ldconfig -p | grep -q libnvrtc; then
+  .venv/bin/pip --quiet --disable-pip-version-check install nvidia-cuda-nvrtc
+  export TILEKERNELS_NVRTC_LIBRARY=$(find "$PWD/.venv" -name 'libnvrtc.so.*' | head -n 1)
+fi
+
 echo "== C++: build and run"
 cmake --preset ci >/dev/null && cmake --build --preset ci || { echo "0 passed, 1 failed"; exit 1; }
 GTEST_OUTPUT="xml:$results/" ctest --preset ci --output-junit "$results/ctest.xml"
