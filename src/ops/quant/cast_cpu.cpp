@@ -8,6 +8,7 @@
 #include "ops/quant/cast.h"
 #include "runtime/cpu/cache.h"
 #include "runtime/cpu/parallel.h"
+#include "tilekernels/config.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/quant/cast_cpu.cpp"
@@ -436,10 +437,11 @@ template <int32 kX, int32 kFmt>
 class Tile {
  public:
   Tile(const CastArgs& args, const CastShape& shape, const CastWalk& walk, int64 tile_row,
-       int64 tile_col, int64 prefetch_offset, CastScratch& scratch)
+       int64 tile_col, bool is_first, int64 prefetch_offset, CastScratch& scratch)
       : args_(args),
         shape_(shape),
         walk_(walk),
+        is_first_(is_first),
         prefetch_offset_(prefetch_offset),
         scratch_(scratch) {
     m_begin_ = tile_row * walk.tile_rows;
@@ -476,6 +478,7 @@ class Tile {
 
  private:
   static constexpr bool kIsQuantized = is_quantized(kX);
+  static constexpr int64 kRowsAhead = 4;
   static constexpr uint32 kBoundedAmax = bit_cast<uint32>(0x1p90f);
 
   const uint8* row(int64 row) const {
@@ -494,6 +497,10 @@ class Tile {
         read_units(r);
         quantized_amax(row(r));
       } else {
+        if (is_first_ && r + kRowsAhead < row_end) {
+          const uint8* ahead = row(r + kRowsAhead);
+          for (int64 i = 0; i < bytes_of<kX>(cols_); i += 64) hwy::Prefetch(ahead + i);
+        }
         row_amax<kX>(row(r), cols_, shape_.block_cols, r == row_begin, scratch_.amax);
       }
     }
@@ -647,6 +654,7 @@ class Tile {
   const CastArgs& args_;
   const CastShape& shape_;
   const CastWalk& walk_;
+  const bool is_first_;  // of an item: nobody has prefetched it
   const int64 prefetch_offset_;
   CastScratch& scratch_;
   int64 m_begin_;
@@ -673,7 +681,7 @@ void run_tiles(const CastArgs& args, const CastShape& shape, const CastWalk& wal
       // Rows of one block: the next row of the tile comes next, and then the next tile's.
       const bool prefetches = shape.block_rows == 1 || col + 1 < last;
       const int64 offset = prefetches ? walk.prefetch_offset : 0;
-      Tile<kX, kFmt>(args, shape, walk, row, col, offset, scratch).run();
+      Tile<kX, kFmt>(args, shape, walk, row, col, col == first, offset, scratch).run();
     }
   }
 }
@@ -742,7 +750,10 @@ CastWalk plan_walk(const CastArgs& args, const CastShape& shape) {
   const int64 parts = ceil_div(shape.hidden, most);
   walk.tile_cols = align_up(ceil_div(shape.hidden, parts), kColsMultiple);
   walk.num_tile_cols = ceil_div(shape.hidden, walk.tile_cols);
-  walk.item_tiles = ceil_div(kMaxTileCols / 2, walk.tile_cols);
+  // Long items for the prefetches, but several for each thread.
+  const int64 num_wanted = 4 * get_num_threads();
+  walk.item_tiles = std::clamp<int64>(walk.num_tile_rows * walk.num_tile_cols / num_wanted, 1,
+                                      shape.block_rows == 1 ? 1 : walk.num_tile_cols);
   walk.num_items = ceil_div(walk.num_tile_cols, walk.item_tiles);
 
   walk.out_pitch = shape.hidden / elements_per_unit(shape.fmt);
