@@ -24,7 +24,7 @@ def scores(rows: int = 6, cols: int = 64) -> torch.Tensor:
 
 
 def as_bytes(tensor: torch.Tensor) -> numpy.ndarray:
-    return tensor.contiguous().view(torch.uint8).numpy()
+    return tensor.clone(memory_format=torch.contiguous_format).view(torch.uint8).numpy()
 
 
 def same(got: torch.Tensor, expected: numpy.ndarray) -> None:
