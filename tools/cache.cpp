@@ -15,6 +15,11 @@
 namespace tilekernels::tool {
 namespace {
 
+std::string folder() {
+  const std::string path = cache_dir();
+  return path.empty() ? "no folder (HOME is not set)" : path;
+}
+
 void print_head() {
   std::printf("%-18s %-8s %9s %7s %7s %9s  %s\n", "op", "arch", "registers", "spilled", "shared",
               "bytes", "constants");
@@ -39,13 +44,13 @@ int list() {
     bytes += kernel.size_bytes;
   }
   std::printf("%zu kernels, %lld KiB in %s\n", kernels.size(),
-              static_cast<long long>((bytes + 1023) / 1024), cache_dir().c_str());
+              static_cast<long long>((bytes + 1023) / 1024), folder().c_str());
   return kSuccess;
 }
 
 int clear() {
   const int64_t count = clear_cache();
-  std::printf("removed %lld kernels from %s\n", static_cast<long long>(count), cache_dir().c_str());
+  std::printf("removed %lld kernels from %s\n", static_cast<long long>(count), folder().c_str());
   return kSuccess;
 }
 
@@ -75,7 +80,7 @@ int warm(std::vector<std::string> archs, const std::vector<std::string>& selecto
   print_head();
   size_t count = 0;
   for (const std::string& arch : archs) count += warm_arch(arch, selections);
-  std::printf("%zu kernels ready in %s\n", count, cache_dir().c_str());
+  std::printf("%zu kernels ready in %s\n", count, folder().c_str());
   return count > 0 ? kSuccess : kFailure;
 }
 
