@@ -220,7 +220,7 @@ class Pool {
     num_helpers = start_threads(num_helpers);
     job->publish(body, count, range, num_helpers);
     published_.fetch_add(1);
-    wake(num_helpers - num_spinning_.load(std::memory_order_relaxed));
+    wake(num_helpers);
 
     in_body = true;
     job->work();
@@ -264,9 +264,11 @@ class Pool {
     return std::min<int>(num_wanted, num_threads_);
   }
 
-  // Waking costs the waker microseconds a thread: it wakes a few, and they the next ones.
+  // For so many places. Waking costs the waker microseconds a thread: it wakes a few, and they the
+  // next ones.
   void wake(int num_wanted) {
     constexpr int kAtOnce = 4;
+    num_wanted -= num_spinning_.load(std::memory_order_relaxed);
     if (num_wanted > 0 && num_sleeping_.load() > 0) {
       futex_wake(published_, std::min(num_wanted, kAtOnce));
     }
@@ -309,7 +311,7 @@ class Pool {
   static std::atomic<Pool*> current_;
 
   const pid_t pid_;
-  const Pool* const parent_;  // abandoned; reachable, so that leak checkers see it
+  [[maybe_unused]] const Pool* const parent_;  // abandoned; reachable, so that leak checkers see it
   Job jobs_[kMaxJobs];
   std::atomic<int> num_jobs_{0};  // slots that were ever used
   std::mutex start_mutex_;
