@@ -2,8 +2,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <exception>
 #include <filesystem>
+#include <mutex>
 #include <set>
 #include <stdexcept>
 
@@ -14,6 +17,8 @@
 #include "checkpoint/values.h"
 #include "io/json.h"
 #include "io/text.h"
+#include "runtime/cpu/parallel.h"
+#include "tilekernels/config.h"
 #include "tilekernels/error.h"
 #include "tilekernels/version.h"
 
@@ -22,6 +27,9 @@ namespace checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+
+// As many as the memory of their tiles allows.
+constexpr int64_t kMaxShardsAtOnce = 40;
 
 void check_options(const ConvertOptions& options) {
   if (options.num_ranks < 1) {
@@ -158,16 +166,47 @@ class Conversion {
     }
     check_free_space(out_, bytes_to_write);
     if (progress_ != nullptr) progress_->begin("convert", bytes_to_read);
-    for (const ShardPlan* shard : open) convert_one(*shard, partial);
+    convert_all(open, partial);
     if (progress_ != nullptr) progress_->end();
     report_.bytes_read += bytes_to_read;
+    report_.bytes_written += bytes_to_write - side_bytes();
   }
 
-  void convert_one(const ShardPlan& shard, PartialOutput* partial) {
+  // Where there are shards enough, each thread works on one of its own: the system lets only one
+  // thread at a time write to a file. Else all threads share each shard.
+  void convert_all(const std::vector<const ShardPlan*>& shards, PartialOutput* partial) {
+    const int64_t num_shards = static_cast<int64_t>(shards.size());
+    const int64_t num_threads = std::min<int64_t>(get_num_threads(), kMaxShardsAtOnce);
+    const int64_t num_workers = num_shards >= 2 * num_threads ? num_threads : 1;
+    std::atomic<int64_t> next{0};
+    std::atomic<bool> stop{false};
+    std::mutex mutex;
+    std::exception_ptr failure;
+    const auto work = [&](int64_t, int64_t) {
+      try {
+        for (int64_t i; !stop && (i = next++) < num_shards;) {
+          convert_one(*shards[static_cast<size_t>(i)], partial, stop);
+        }
+      } catch (const StoppedElsewhere&) {
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        stop = true;
+      }
+    };
+    if (num_workers > 1) {
+      cpu::parallel_for(num_workers, 1, work);
+    } else {
+      work(0, 1);
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+  void convert_one(const ShardPlan& shard, PartialOutput* partial, std::atomic<bool>& stop) {
     io::SafetensorsWriter writer(partial->out_folder(), shard.file_name, shard.header);
-    const uint64_t digest = convert_shard(source_, shard, writer, &report_.tensors, progress_);
+    const uint64_t digest =
+        convert_shard(source_, shard, writer, &report_.tensors, progress_, stop);
     writer.publish(options_.durable);
-    report_.bytes_written += shard.header.file_bytes();
     // A single shard has nothing to resume.
     if (plan_.shards.size() > 1 || role() != Role::kWhole) {
       if (options_.durable) io::sync_folder(partial->out_folder());

@@ -21,7 +21,9 @@ namespace {
 
 using io::StDType;
 
-// All buffers of a tile together: large enough for long reads, small enough to stay in cache.
+// All buffers of a tile together. What can be cut anywhere stays in a core's own cache between
+// reading, converting, counting and writing; a cast needs 128 rows and columns long enough to read.
+constexpr int64_t kSmallTileBytes = int64_t{512} << 10;
 constexpr int64_t kTileBytes = int64_t{4} << 20;
 constexpr int64_t kAllTilesBytes = int64_t{160} << 20;
 
@@ -68,11 +70,10 @@ class ShardRun {
 
   // Runs act(worker, job number, tile number within the job) on all tiles.
   template <class Act>
-  void for_each_tile(Progress* progress, Act&& act) {
+  void for_each_tile(Progress* progress, std::atomic<bool>& stop, Act&& act) {
     const int64_t num_workers =
         std::min<int64_t>({get_num_threads(), kAllTilesBytes / kTileBytes, num_tiles()});
     std::atomic<int64_t> next{0};
-    std::atomic<bool> stop{false};
     cpu::parallel_for(num_workers, 1, [&](int64_t, int64_t) {
       Worker worker;
       try {
@@ -90,6 +91,7 @@ class ShardRun {
         throw;
       }
     });
+    if (stop) throw StoppedElsewhere();
   }
 
   // Whether errors of this job are measured; nothing is lost on the way to f32.
@@ -165,16 +167,16 @@ class ShardRun {
 
   Grid cut(const Job& job) const {
     const io::TensorEntry& out = entry(job.out);
-    const bool blocks =
-        job.action == TensorAction::kQuantized || job.action == TensorAction::kCastBack;
-    if (job.action == TensorAction::kCopied) return linear_grid(out.bytes(), kTileBytes);
+    if (job.action == TensorAction::kCopied) return linear_grid(out.bytes(), kSmallTileBytes);
     int64_t unit = width(out.dtype) + (job.in.found() ? width(entry(job.in).dtype) : 0);
     if (measures(job)) unit += job.action == TensorAction::kQuantized ? 4 : 8;
-    if (!blocks || (job.action == TensorAction::kCastBack && !job.scale.found())) {
-      return linear_grid(out.numel(), kTileBytes / unit);
+    if (job.action == TensorAction::kQuantized) {
+      return block_grid(out.shape, job.block, kTileBytes / unit, false);
     }
-    return block_grid(out.shape, job.block, kTileBytes / unit,
-                      job.action == TensorAction::kCastBack);
+    if (job.action == TensorAction::kCastBack && job.scale.found()) {
+      return block_grid(out.shape, job.block, kSmallTileBytes / unit, true);
+    }
+    return linear_grid(out.numel(), kSmallTileBytes / unit);
   }
 
   void open(TensorRef ref) {
@@ -367,15 +369,16 @@ class ShardRun {
 
 uint64_t convert_shard(const Source& source, const ShardPlan& plan,
                        const io::SafetensorsWriter& writer, std::vector<TensorReport>* reports,
-                       Progress* progress) {
+                       Progress* progress, std::atomic<bool>& stop) {
   ShardRun run(source, plan);
   const auto write = [&](size_t out, int64_t offset, const void* from, int64_t count) {
     writer.write(out, offset, from, count);
   };
-  run.for_each_tile(progress, [&](Worker& worker, size_t job, int64_t tile, BlockFigures& figures) {
-    const int64_t read_bytes = run.convert(worker, job, tile, figures, write);
-    if (progress != nullptr) progress->advance(read_bytes);
-  });
+  run.for_each_tile(progress, stop,
+                    [&](Worker& worker, size_t job, int64_t tile, BlockFigures& figures) {
+                      const int64_t read_bytes = run.convert(worker, job, tile, figures, write);
+                      if (progress != nullptr) progress->advance(read_bytes);
+                    });
   for (size_t j = 0; j < plan.jobs.size(); ++j) {
     const BlockFigures sum = run.job_figures(j);
     TensorReport& report = (*reports)[plan.jobs[j].report];
@@ -394,9 +397,11 @@ uint64_t convert_shard(const Source& source, const ShardPlan& plan,
 uint64_t digest_shard(const Source& source, const ShardPlan& plan, const io::File& file,
                       Progress* progress) {
   ShardRun run(source, plan);
-  run.for_each_tile(progress, [&](Worker& worker, size_t job, int64_t tile, BlockFigures& figures) {
-    run.digest_tile(worker, job, tile, file, figures);
-  });
+  std::atomic<bool> stop{false};
+  run.for_each_tile(progress, stop,
+                    [&](Worker& worker, size_t job, int64_t tile, BlockFigures& figures) {
+                      run.digest_tile(worker, job, tile, file, figures);
+                    });
   return run.digest();
 }
 

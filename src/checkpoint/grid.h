@@ -71,8 +71,7 @@ inline Grid block_grid(const std::vector<int64_t>& shape, BlockSize block, int64
   grid.tile_rows = block.rows;
   grid.tile_cols = std::max<int64_t>(1, grid.cols);
   if (may_cut_blocks) {
-    while (grid.tile_rows % 2 == 0 && grid.tile_rows > 16 &&
-           grid.tile_rows * grid.tile_cols > max_elements) {
+    while (grid.tile_rows % 2 == 0 && grid.tile_rows * grid.tile_cols > max_elements) {
       grid.tile_rows /= 2;
     }
   }

@@ -208,6 +208,37 @@ TEST_F(Safety, ConcurrentRunsGiveOneCompleteOutput) {
   EXPECT_FALSE(folder_.exists(kPartial));
 }
 
+TEST_F(Safety, ManyShardsAreConvertedAtOnceWithTheSameBytes) {
+  constexpr int kMany = 7;
+  for (int s = 0; s < kMany; ++s) {
+    const std::string n = std::to_string(s);
+    write_checkpoint(folder_, "many/m" + n + ".safetensors",
+                     {bf16_tensor(n + ".weight", {200, 300}, static_cast<uint64_t>(s)),
+                      f32_tensor(n + ".bias", {1000})});
+  }
+  const auto run = [&](int num_threads, const std::string& to, Progress* progress) {
+    set_num_threads(num_threads);
+    const ConvertReport report = convert(folder_ / "many", folder_ / to, options_, progress);
+    set_num_threads(0);
+    EXPECT_EQ(report.tensors.size(), 2u * kMany);
+    EXPECT_GT(report.tensors.at(0).error->relative_rms, 0);
+    return bytes_of_output(to);
+  };
+  EXPECT_TRUE(run(1, "one", nullptr) == run(3, "three", nullptr));
+
+  // A failure of one of them ends all, and is the one that is told.
+  std::filesystem::resize_file(folder_ / "many/m3.safetensors", 100);
+  EXPECT_THROW(run(3, "out", nullptr), DataError);
+  EXPECT_FALSE(folder_.exists("out"));
+  write_checkpoint(folder_, "many/m3.safetensors", {f32_tensor("3.bias", {1000})});
+  Hooks hooks;
+  std::atomic<int> num_blocks{0};
+  hooks.on_block = [&] { return ++num_blocks > 4; };
+  EXPECT_THROW(run(3, "out", &hooks), Cancelled);
+  set_num_threads(0);
+  EXPECT_FALSE(folder_.exists("out"));
+}
+
 TEST_F(Safety, ExistingOutputsAreKept) {
   folder_.write("out/precious", "x");
   const auto refused = [&](const std::string& in, const std::string& out,
