@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "checkpoint_files.h"
+#include "paths.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
@@ -371,10 +372,9 @@ TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
                   "rank must be in 0..1, got 2"));
 }
 
-#ifdef TILEKERNELS_TOOL
 // The command's exit status, and what it printed.
 std::pair<int, std::string> tool(const std::string& arguments) {
-  const std::string command = std::string(TILEKERNELS_TOOL) + " " + arguments + " 2>&1";
+  const std::string command = paths::kTool + " " + arguments + " 2>&1";
   FILE* pipe = ::popen(command.c_str(), "r");
   std::string text;
   char bytes[4096];
@@ -436,8 +436,7 @@ TEST_F(Safety, B61MemoryDoesNotGrowWithTheTensor) {
   const pid_t child = ::fork();
   if (child == 0) {
     ::execl("/bin/sh", "sh", "-c",
-            ("exec " + std::string(TILEKERNELS_TOOL) + " " + command + " >/dev/null 2>&1").c_str(),
-            nullptr);
+            ("exec " + paths::kTool + " " + command + " >/dev/null 2>&1").c_str(), nullptr);
     ::_exit(127);
   }
   const std::string working = ".out.safetensors.tilekernels-partial/out/.out.safetensors.writing";
@@ -461,7 +460,6 @@ TEST_F(Safety, B61MemoryDoesNotGrowWithTheTensor) {
     EXPECT_LE(report["peak_memory_bytes"], 256 << 20);
   }
 }
-#endif
 
 }  // namespace
 }  // namespace tilekernels

@@ -17,6 +17,7 @@
 
 #include "io/file.h"
 #include "io/safetensors.h"
+#include "paths.h"
 #include "tilekernels/config.h"
 #include "tilekernels/moe.h"
 #include "tilekernels/quant.h"
@@ -92,8 +93,7 @@ Dims dims_of(const Json& json) {
 class GoldenFile {
  public:
   explicit GoldenFile(const std::string& name)
-      : file_(
-            io::File::open_read(std::string(TILEKERNELS_GOLDEN_DIR) + "/" + name + ".safetensors")),
+      : file_(io::File::open_read(paths::kSource + "/tests/golden/" + name + ".safetensors")),
         header_(io::read_header(file_)) {
     for (const auto& [key, value] : header_.metadata) {
       if (key == "cases") read_cases(Json::parse(value));

@@ -9,6 +9,7 @@
 
 #include "cases/case.h"
 #include "cases/compile.h"
+#include "paths.h"
 #include "runtime/cuda/compile.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/error.h"
@@ -20,7 +21,7 @@ namespace {
 std::set<std::string> ops_with_kernel() {
   namespace fs = std::filesystem;
   std::set<std::string> ops;
-  for (const auto& entry : fs::recursive_directory_iterator(TILEKERNELS_SOURCE_DIR "/src/ops")) {
+  for (const auto& entry : fs::recursive_directory_iterator(paths::kSource + "/src/ops")) {
     if (entry.path().filename() == "cuda.cuh") {
       ops.insert(entry.path().parent_path().filename().string());
     }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "paths.h"
 
 namespace tilekernels::tool {
 
@@ -38,7 +39,7 @@ inline ToolRun run_tool(const std::string& arguments, const std::string& environ
   const std::string command =
       "env -u TILEKERNELS_BACKEND -u TILEKERNELS_NUM_THREADS -u TILEKERNELS_CPU_TARGET "
       "-u TILEKERNELS_CHECK_DATA " +
-      environment + " '" TILEKERNELS_TOOL "' " + arguments + " >'" + out + "' 2>'" + err + "'";
+      environment + " '" + paths::kTool + "' " + arguments + " >'" + out + "' 2>'" + err + "'";
   const int status = std::system(command.c_str());
   ToolRun run{WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_text(out), read_text(err)};
   unlink(out.c_str());

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "paths.h"
 #include "run_tool.h"
 
 namespace tilekernels::tool {
@@ -67,7 +68,7 @@ TEST(Support, TableIsTrue) {
 #endif
   const ToolRun run = run_tool("verify --support");
   ASSERT_EQ(run.status, 0) << run.err;
-  compare(table(run.out), table(read_text(TILEKERNELS_SOURCE_DIR "/docs/support.md")));
+  compare(table(run.out), table(read_text(paths::kSource + "/docs/support.md")));
 }
 
 TEST(Support, AVanishedKernelIsNoticed) {
