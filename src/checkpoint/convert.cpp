@@ -53,14 +53,18 @@ std::string identity(const Source& source, const ConvertOptions& options) {
   state["keep_other"] = options.keep_other;
   state["missing_scale_is_one"] = options.missing_scale_is_one;
   state["measure_error"] = options.measure_error ? io::Json(*options.measure_error) : io::Json();
-  io::Json shards = io::Json::array();
-  for (const Shard& shard : source.shards) {
+  io::Json files = io::Json::array();
+  const auto add_file = [&files](const std::string& path) {
     struct stat status = {};
-    if (::stat(shard.path.c_str(), &status) != 0) io::throw_errno(shard.path, "stat");
-    shards.push_back({fs::canonical(shard.path).string(), status.st_size, status.st_mtim.tv_sec,
-                      status.st_mtim.tv_nsec});
-  }
-  state["shards"] = std::move(shards);
+    if (::stat(path.c_str(), &status) != 0) io::throw_errno(path, "stat");
+    files.push_back({fs::canonical(path).string(), status.st_size, status.st_mtim.tv_sec,
+                     status.st_mtim.tv_nsec});
+  };
+  for (const Shard& shard : source.shards) add_file(shard.path);
+  // Blocks and the place of tensors are read off these.
+  if (source.config) add_file(source.path + "/" + kConfigName);
+  if (source.index) add_file(source.path + "/" + kIndexName);
+  state["files"] = std::move(files);
   return state.dump() + "\n";
 }
 

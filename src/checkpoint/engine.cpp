@@ -96,7 +96,7 @@ class ShardRun {
 
   // Whether errors of this job are measured; nothing is lost on the way to f32.
   bool measures(const Job& job) const {
-    if (!plan_.measure_error) return false;
+    if (!job.measure_error) return false;
     return job.action == TensorAction::kQuantized || job.action == TensorAction::kCastBack ||
            (job.action == TensorAction::kConverted && entry(job.out).dtype != StDType::kF32);
   }

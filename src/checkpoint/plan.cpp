@@ -36,7 +36,6 @@ class Planner {
       shard_.file_name = source_.is_folder ? shard.file_name : out_file_name;
       shard_.header.metadata = shard.header.metadata;
       shard_.scheme = target_.scheme;
-      shard_.measure_error = options_.measure_error.value_or(false);
       for (size_t t = 0; t < shard.header.tensors.size(); ++t) {
         add_tensor({static_cast<int>(s), static_cast<int>(t)});
       }
@@ -186,6 +185,7 @@ class Planner {
     const io::TensorEntry& entry = tensor(ref);
     if (const std::string* pattern = ignore_.match(entry.name)) {
       has_codes_ = true;
+      ignored_codes_ = entry.name;
       return copy(ref, "--ignore " + *pattern);
     }
     const TensorRef scale = find_scale(source_, entry.name);
@@ -202,6 +202,7 @@ class Planner {
     Job& job = add_job(TensorAction::kCastBack, ref, out);
     job.scale = scale;
     job.block = source_.claim.block;
+    job.measure_error = options_.measure_error.value_or(false);
     const std::string_view module = module_of(entry.name);
     if (module != entry.name) plain_modules_.emplace_back(module);
   }
@@ -263,8 +264,8 @@ class Planner {
     TensorReport& report = add_report(entry, TensorAction::kConverted, "plain float");
     report.target_format = std::string(name(target_.plain));
     report.bytes_after = io::tensor_bytes(target_.plain, entry.shape, at(entry));
-    shard_.measure_error |= options_.measure_error.value_or(true);
-    add_job(TensorAction::kConverted, ref, add_output(entry.name, target_.plain, entry.shape));
+    add_job(TensorAction::kConverted, ref, add_output(entry.name, target_.plain, entry.shape))
+        .measure_error = options_.measure_error.value_or(true);
   }
 
   void add_castable(TensorRef ref) {
@@ -289,12 +290,12 @@ class Planner {
     report.target_format = scaled_format(scheme.codes, scheme.scale, scheme.block);
     report.bytes_after = io::tensor_bytes(scheme.codes, entry.shape, at(entry)) +
                          io::tensor_bytes(scheme.scale, shape, at(entry));
-    shard_.measure_error |= options_.measure_error.value_or(true);
     const size_t out = add_output(entry.name, scheme.codes, entry.shape);
     const size_t out_sf = add_output(scale_name, scheme.scale, shape);
     Job& job = add_job(TensorAction::kQuantized, ref, out);
     job.out_sf = out_sf;
     job.block = scheme.block;
+    job.measure_error = options_.measure_error.value_or(true);
     has_codes_ = true;
     has_new_codes_ = true;
     new_scales_[entry.name] = scale_name;
@@ -380,12 +381,26 @@ class Planner {
       ConfigChange change;
       change.target = &target_;
       change.is_quantized = has_codes_;
-      change.keep_claim = source_.claim.present;
+      change.keep_claim = source_.claim.present && (!has_new_codes_ || claim_fits_new_codes());
       change.plain_modules = has_codes_ ? plain_modules_ : std::vector<std::string>{};
       plan_.texts.emplace_back(kConfigName, io::dump_json(rewrite_config(*source_.config, change)));
     } else if (source_.is_folder && (has_new_codes_ || !weight_of_.empty())) {
       plan_.warnings.push_back("there is no config.json to say how the weights are quantized");
     }
+  }
+
+  // One claim speaks for all codes of the output. Errors: Unsupported when it cannot.
+  bool claim_fits_new_codes() const {
+    const QuantClaim& claim = source_.claim;
+    const BlockSize block = target_.scheme->block;
+    const bool same_block = claim.block.rows == block.rows && claim.block.cols == block.cols;
+    if (!same_block && !ignored_codes_.empty()) {
+      throw Unsupported("[convert] ignored weight " + io::quote(ignored_codes_) +
+                        " must have blocks of " + std::to_string(block.rows) + "x" +
+                        std::to_string(block.cols) + " as the new ones, got " +
+                        std::to_string(claim.block.rows) + "x" + std::to_string(claim.block.cols));
+    }
+    return same_block && claim.scale_fmt.empty();
   }
 
   // Scales of 1 made for weights that had none.
@@ -409,6 +424,7 @@ class Planner {
   std::unordered_map<std::string, std::string> new_scales_;
   std::vector<std::string> plain_modules_;
   bool has_codes_ = false;
+  std::string ignored_codes_;  // the last FP8 weight that was copied unread
   bool has_new_codes_ = false;
 };
 

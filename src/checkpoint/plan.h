@@ -21,6 +21,7 @@ struct Job {
   BlockSize block;
   /// The row of `Plan::reports`.
   size_t report = 0;
+  bool measure_error = false;
 };
 
 struct ShardPlan {
@@ -30,7 +31,6 @@ struct ShardPlan {
   std::vector<Job> jobs;
   /// The format of kQuantized jobs.
   const QuantScheme* scheme = nullptr;
-  bool measure_error = false;
 };
 
 struct Plan {

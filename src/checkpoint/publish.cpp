@@ -130,9 +130,10 @@ void PartialOutput::take_locks(Role role, int rank) {
 }
 
 void PartialOutput::remove_contents(std::error_code& error) const {
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
-    if (entry.path().filename() == "lock") continue;
-    fs::remove_all(entry.path(), error);
+  // Not a range-for: its increment throws, and the destructor calls this.
+  for (fs::directory_iterator at(folder_, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().filename() == "lock") continue;
+    fs::remove_all(at->path(), error);
     if (error) return;
   }
 }
@@ -247,8 +248,10 @@ void PartialOutput::publish(bool is_folder, bool overwrite) {
   } else if (!is_folder) {
     io::rename_path(from, out_);
   } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, out_.c_str(), RENAME_EXCHANGE) != 0) {
-    // No exchange on this file system: two steps, and back if the second fails.
-    const std::string old = folder_ + "/old";
+    if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) io::throw_errno(out_, "exchange");
+    // No exchange on this file system: two steps, and back if the second fails. The old output
+    // lies where no run ever clears, until the new one stands.
+    const std::string old = folder_ + "-old";
     io::rename_path(out_, old);
     try {
       io::rename_path(from, out_);
@@ -256,6 +259,8 @@ void PartialOutput::publish(bool is_folder, bool overwrite) {
       io::rename_path(old, out_);
       throw;
     }
+    std::error_code ignored;
+    fs::remove_all(old, ignored);
   }
   published_ = true;
   if (durable_) io::sync_folder(parent_of(out_));

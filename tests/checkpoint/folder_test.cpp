@@ -187,6 +187,40 @@ TEST_F(Folder, B64AClaimStaysWhileCodesStay) {
   EXPECT_EQ(quant["modules_to_not_convert"], (Json{"n"}));
 }
 
+// New codes have plain f32 scales in blocks of 128 x 128: an old claim must not speak for them.
+TEST_F(Folder, B64AnOldClaimDoesNotSpeakForNewCodes) {
+  given({e4m3_tensor("old.weight", {130, 200}), scale("old.weight_scale_inv")},
+        {bf16_tensor("new.weight", {256, 128})});
+  folder_.write("in/config.json", R"({"quantization_config":{"quant_method":"fp8","fmt":"e4m3",
+      "weight_block_size":[128,128],"scale_fmt":"ue8m0"}})");
+  run(CheckpointFormat::kDeepseekFp8);
+  const Json quant = json("out/config.json")["quantization_config"];
+  EXPECT_FALSE(quant.contains("scale_fmt"));
+  EXPECT_EQ(quant["weight_block_size"], Json({128, 128}));
+}
+
+TEST_F(Folder, B64IgnoredCodesInOtherBlocksBesideNewOnesAreRefused) {
+  given({e4m3_tensor("old.weight", {128, 128}), scale("old.weight_scale_inv")},
+        {bf16_tensor("new.weight", {256, 128})});
+  folder_.write("in/config.json",
+                R"({"quantization_config":{"quant_method":"fp8","weight_block_size":[64,64]}})");
+  ConvertOptions options;
+  options.to = CheckpointFormat::kDeepseekFp8;
+  options.ignore = {"old.weight"};
+  EXPECT_THROW(convert(in(), out(), options), Unsupported);
+  EXPECT_FALSE(folder_.exists("out"));
+}
+
+// A plain tensor that is narrowed must not make the cast backs beside it be measured.
+TEST_F(Folder, OnlyWhatIsAskedForIsMeasured) {
+  given({e4m3_tensor("a.weight", {130, 200}), scale("a.weight_scale_inv"), f32_tensor("n", {8})},
+        {bf16_tensor("b", {5})});
+  const ConvertReport report = run(CheckpointFormat::kBF16);
+  for (const TensorReport& tensor : report.tensors) {
+    EXPECT_EQ(tensor.error.has_value(), tensor.action == TensorAction::kConverted) << tensor.name;
+  }
+}
+
 TEST_F(Folder, ForeignQuantizationIsRefused) {
   given({bf16_tensor("a", {1})}, {bf16_tensor("b", {1})});
   folder_.write("in/config.json", R"({"quantization_config":{"quant_method":"awq"}})");

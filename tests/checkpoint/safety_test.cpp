@@ -163,6 +163,16 @@ TEST_F(Safety, ResumeRefusesOtherOptions) {
   EXPECT_FALSE(folder_.exists("out"));
 }
 
+TEST_F(Safety, ResumeRefusesAChangedConfig) {
+  run_killed();
+  folder_.write("in/config.json", R"({"model_type":"other"})");
+  ConvertOptions options = options_;
+  options.resume = true;
+  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), options); }),
+                  "resume must continue the same input and options"));
+  EXPECT_FALSE(folder_.exists("out"));
+}
+
 TEST_F(Safety, AStoppedRunPublishesNothing) {
   Hooks hooks;
   hooks.on_block = [] { return true; };
