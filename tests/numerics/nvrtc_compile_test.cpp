@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "paths.h"
+
 namespace tilekernels::test {
 namespace {
 
@@ -73,7 +75,7 @@ class NvrtcCompile : public ::testing::Test {
 
   /// Compiles for sm_90a; a failure shows the whole log.
   void compile(const std::string& text) {
-    const std::string include = "-I" + paths::kSource + "/src";
+    const std::string include = "-I" + tilekernels::paths::kSource + "/src";
     const char* options[] = {"-default-device", "-std=c++17", "--fmad=false",
                              "--gpu-architecture=sm_90a", include.c_str()};
     Program program = nullptr;
@@ -94,7 +96,7 @@ class NvrtcCompile : public ::testing::Test {
 template <class Keep>
 std::vector<std::string> find_headers(const std::string& room, Keep keep) {
   std::vector<std::string> found;
-  const fs::path source = fs::path(paths::kSource) / "src";
+  const fs::path source = fs::path(tilekernels::paths::kSource) / "src";
   for (const auto& entry : fs::recursive_directory_iterator(source / room)) {
     if (entry.is_regular_file() && keep(entry.path().filename().string())) {
       found.push_back(fs::relative(entry.path(), source).generic_string());
@@ -125,7 +127,6 @@ TEST_F(NvrtcCompile, KernelThatUsesThem) {
 #include "numerics/scaling.h"
 #include "numerics/sf_layout.h"
 #include "numerics/topk_key.h"
-#include "paths.h"
 
 using namespace tilekernels::numerics;
 
