@@ -32,10 +32,16 @@ constexpr int64 kColsMultiple = 512;
 // Elements behind the last one that vectors may run over.
 constexpr int64 kPad = 64;
 
+constexpr int64 bits_of(int32 dtype) {
+  return dtype == numerics::kDTypeF32      ? 32
+         : dtype == numerics::kDTypeE4M3   ? 8
+         : dtype == numerics::kDTypeE2M1x2 ? 4
+                                           : 16;
+}
+
 // How a call is walked: everything that does not depend on the tile.
 struct CastWalk {
-  int64 rows;  // of scaling blocks
-  int64 cols;
+  int64 rows;       // of scaling blocks
   int64 tile_rows;  // in scaling blocks
   int64 tile_cols;  // in elements, a multiple of kColsMultiple
   int64 num_tile_rows;
@@ -94,9 +100,6 @@ constexpr int64 kUnit = 16;  // columns that share an input scaling factor, if n
 
 using namespace numerics;  // NOLINT: the ids of dtypes and kinds
 
-constexpr int64 bits_of(int32 dtype) {
-  return dtype == kDTypeF32 ? 32 : dtype == kDTypeE4M3 ? 8 : dtype == kDTypeE2M1x2 ? 4 : 16;
-}
 // Bytes of `cols` elements.
 template <int32 kDType>
 constexpr int64 bytes_of(int64 cols) {
@@ -724,19 +727,11 @@ namespace {
 
 HWY_EXPORT(cast_tiles);
 
-int64 bits_of_element(int32 dtype) {
-  return dtype == numerics::kDTypeF32      ? 32
-         : dtype == numerics::kDTypeE4M3   ? 8
-         : dtype == numerics::kDTypeE2M1x2 ? 4
-                                           : 16;
-}
-
 CastWalk plan_walk(const CastArgs& args, const CastShape& shape) {
   using numerics::align_up;
   using numerics::ceil_div;
   CastWalk walk;
   walk.rows = row_blocks(args, shape);
-  walk.cols = col_blocks(shape);
   const bool writes_sf = shape.mode != kCastGivenSf;
   const bool by_col = writes_sf && args.out_sf.map.stride_m < args.out_sf.map.stride_k;
   walk.tile_rows = by_col && shape.block_rows == 1 ? kMaxTileRows : 1;
@@ -744,7 +739,7 @@ CastWalk plan_walk(const CastArgs& args, const CastShape& shape) {
 
   // A quarter of a small second-level cache: the next tile arrives while one is encoded.
   constexpr int64 kTileBytes = 128 << 10;
-  const int64 x_bits = bits_of_element(shape.x_dtype);
+  const int64 x_bits = bits_of(shape.x_dtype);
   const int64 fitting = kTileBytes * 8 / x_bits / shape.block_rows / kColsMultiple * kColsMultiple;
   const int64 most = std::clamp(fitting, kColsMultiple, kMaxTileCols);
   const int64 parts = ceil_div(shape.hidden, most);
