@@ -1,7 +1,9 @@
 // tilekernels info: the build, the machine, the backends, the settings in force.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -96,12 +98,25 @@ void print_text() {
 
   std::printf("\nSettings in force\n");
   const std::vector<Setting> known = settings();
+  const std::vector<std::string> unknown = unknown_variables(known);
+  size_t name_width = 0;
+  size_t value_width = sizeof("ignored") - 1;
   for (const Setting& setting : known) {
-    std::printf("  %-24s %-10s %s%s\n", setting.variable, setting.in_force.c_str(), setting.meaning,
-                is_set(setting.variable) ? " (set)" : "");
+    name_width = std::max(name_width, std::strlen(setting.variable));
+    value_width = std::max(value_width, setting.in_force.size());
   }
-  for (const std::string& variable : unknown_variables(known)) {
-    std::printf("  %-24s %-10s no such setting\n", variable.c_str(), "ignored");
+  for (const std::string& variable : unknown) name_width = std::max(name_width, variable.size());
+  const auto print_setting = [&](const char* variable, const char* in_force, const char* meaning,
+                                 const char* remark) {
+    std::printf("  %-*s  %-*s  %s%s\n", static_cast<int>(name_width), variable,
+                static_cast<int>(value_width), in_force, meaning, remark);
+  };
+  for (const Setting& setting : known) {
+    print_setting(setting.variable, setting.in_force.c_str(), setting.meaning,
+                  is_set(setting.variable) ? " (set)" : "");
+  }
+  for (const std::string& variable : unknown) {
+    print_setting(variable.c_str(), "ignored", "no such setting", "");
   }
   std::printf(
       "\nNext: tilekernels verify (checks every op here), tilekernels bench (times them).\n");
