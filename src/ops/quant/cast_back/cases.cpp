@@ -302,6 +302,10 @@ Case bad(const std::string& id, const TensorSpec& x, const TensorSpec& x_sf, con
          DType out, const std::string& error) {
   Case test = make("bad-" + id, {"x", x}, {"x_sf", x_sf}, source, out);
   test.error = "[cast_back] " + error;
+  // `_out` reads the wanted dtype off the output.
+  test.out = [source, out](const Views&, const Views& in, const Call& call) {
+    cast_back_out({nullptr, TensorSpec({}, out)}, {in[0], in[1]}, source, call);
+  };
   return test;
 }
 
