@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 [ -x .venv/bin/pip ] || python3 -m venv .venv
 pip=(.venv/bin/pip --quiet --disable-pip-version-check)
 "${pip[@]}" install "scikit-build-core>=0.10" "apache-tvm-ffi>=0.1.11" numpy ml_dtypes pytest jax
-# The same flags as the C++ build, so that ccache has compiled most of it already.
+# The same compiler and flags as the C++ build, so that ccache has compiled most of it already.
+export CXX=${CXX:-c++}
 "${pip[@]}" install --no-build-isolation --no-deps \
   --config-settings=cmake.define.TILEKERNELS_WERROR=ON .
 # From another folder, so that the installed package is what is tested.
