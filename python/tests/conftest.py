@@ -6,6 +6,9 @@ import json
 import os
 import pathlib
 
+# Its arrays are to lie on the CPU, also where there is a GPU; read at the first import of jax.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
 import ml_dtypes
 import numpy
 import pytest
