@@ -48,6 +48,9 @@ report "cpu helpers stand in an anonymous namespace" "$(
 report "no contraction, no fast-math" "$(grep -rnE 'ffast-math|ffp-contract=(fast|on)|Ofast' \
   CMakeLists.txt cmake src tests bench tools python --include=CMakeLists.txt --include='*.cmake' \
   --include='*.cpp' --include='*.h' 2>/dev/null)"
+report "README shows examples/quickstart.cpp as it is" "$(
+  diff <(sed -n '/^```cpp$/,/^```$/p' README.md | sed '1d;$d') \
+       <(sed -n '/^#include/,$p' examples/quickstart.cpp))"
 report "no loose ends" "$(git grep -nE '\b(TODO|FIXME|XXX)\b' -- . ':!scripts/check_rules.sh')"
 
 [ $broken -eq 0 ] && echo "rules: all kept"
