@@ -37,7 +37,12 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace tilekernels::tool;
   try {
-    return run(argc, argv);
+    const int status = run(argc, argv);
+    // A report that a full disk cut off must not look like success.
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw std::runtime_error("standard output cannot be written");
+    }
+    return status;
   } catch (const std::invalid_argument& error) {
     std::fprintf(stderr, "tilekernels: %s\n", error.what());
     return kUsage;

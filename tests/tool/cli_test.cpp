@@ -289,5 +289,12 @@ TEST(Bench, RecordsAndDraws) {
   unlink(plot_path.c_str());
 }
 
+TEST(Output, ThatIsLostIsAFailure) {
+  const std::string command = "'" + paths::kTool + "' info >/dev/full 2>/dev/null";
+  const int status = std::system(command.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+}
+
 }  // namespace
 }  // namespace tilekernels::tool
