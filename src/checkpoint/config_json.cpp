@@ -13,10 +13,6 @@ using io::Json;
 constexpr char kQuantConfig[] = "quantization_config";
 constexpr char kPlainModules[] = "modules_to_not_convert";
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 std::string text_of(const Json& object, std::string_view key) {
   const Json* value = io::find_member(object, key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : "";
@@ -24,7 +20,7 @@ std::string text_of(const Json& object, std::string_view key) {
 
 // text_config, vision_config, …: configs of parts, which repeat the dtype.
 bool is_nested_config(const std::string& key, const Json& value) {
-  return value.is_object() && ends_with(key, "_config") && key != kQuantConfig;
+  return value.is_object() && key.ends_with("_config") && key != kQuantConfig;
 }
 
 const Json* find_quant_config(const Json& config) {
@@ -123,8 +119,8 @@ TiedEmbeddings tied_embeddings(const Source& source) {
     const auto& tensors = source.shards[s].header.tensors;
     for (size_t t = 0; t < tensors.size(); ++t) {
       const TensorRef ref{static_cast<int>(s), static_cast<int>(t)};
-      if (ends_with("." + tensors[t].name, ".lm_head.weight")) tied.head = ref;
-      if (ends_with("." + tensors[t].name, ".embed_tokens.weight")) tied.embedding = ref;
+      if (("." + tensors[t].name).ends_with(".lm_head.weight")) tied.head = ref;
+      if (("." + tensors[t].name).ends_with(".embed_tokens.weight")) tied.embedding = ref;
     }
   }
   // Encoders have no head to miss.
@@ -136,7 +132,7 @@ TiedEmbeddings tied_embeddings(const Source& source) {
       if (!entry.is_string()) continue;
       const std::string& text = entry.get_ref<const std::string&>();
       tied.expects_head |=
-          text.find("LM") != std::string::npos || ends_with(text, "ForConditionalGeneration");
+          text.find("LM") != std::string::npos || text.ends_with("ForConditionalGeneration");
     }
   }
   return tied;

@@ -29,10 +29,6 @@ constexpr std::array<TargetFormat, 4> kTargets = {{
     {CheckpointFormat::kDeepseekFp8, "deepseek-fp8", StDType::kF8E4M3, "", &kDeepseekFp8},
 }};
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
 }  // namespace
@@ -63,7 +59,7 @@ std::vector<std::string> scale_names(std::string_view weight) {
   const std::string whole(weight);
   std::vector<std::string> names = {whole + "_scale_inv", whole + "_scale"};
   constexpr std::string_view kWeight = ".weight";
-  if (ends_with(weight, kWeight)) {
+  if (weight.ends_with(kWeight)) {
     const std::string module(weight.substr(0, weight.size() - kWeight.size()));
     names.push_back(module + ".scale_inv");
     names.push_back(module + ".scale");
@@ -80,7 +76,7 @@ bool is_unknown_part(const io::TensorEntry& tensor) {
                                         "_scales",    ".weight_packed", "input_scale"};
   return tensor.dtype == StDType::kF8E8M0 ||
          std::any_of(std::begin(kEnds), std::end(kEnds),
-                     [&](std::string_view end) { return ends_with(tensor.name, end); });
+                     [&](std::string_view end) { return tensor.name.ends_with(end); });
 }
 
 std::vector<int64_t> scale_shape(const std::vector<int64_t>& weight, BlockSize block) {

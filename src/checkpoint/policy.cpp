@@ -24,10 +24,6 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 std::string lower(std::string_view text) {
   std::string out(text);
   std::transform(out.begin(), out.end(), out.begin(),
@@ -120,7 +116,7 @@ std::vector<std::string> NamePatterns::unused() const {
 
 std::string_view module_of(std::string_view tensor) {
   constexpr std::string_view kWeight = ".weight";
-  return ends_with(tensor, kWeight) ? tensor.substr(0, tensor.size() - kWeight.size()) : tensor;
+  return tensor.ends_with(kWeight) ? tensor.substr(0, tensor.size() - kWeight.size()) : tensor;
 }
 
 CastDecision decide_cast(const io::TensorEntry& tensor, const NamePatterns& ignore,
@@ -141,8 +137,8 @@ CastDecision decide_cast(const io::TensorEntry& tensor, const NamePatterns& igno
   }
   if (rank < 2) return {false, rank == 0 ? "scalar" : "vector"};
   const bool is_experts =
-      rank == 3 && contains("." + tensor.name, ".experts.") && !ends_with(tensor.name, "bias");
-  if (!is_experts && (rank != 2 || !ends_with(tensor.name, ".weight"))) {
+      rank == 3 && contains("." + tensor.name, ".experts.") && !tensor.name.ends_with("bias");
+  if (!is_experts && (rank != 2 || !tensor.name.ends_with(".weight"))) {
     return {false, rank == 2 ? "not named .weight" : "rank " + std::to_string(rank)};
   }
   const std::string_view kept = kept_by_name(tensor.name);
@@ -150,6 +146,6 @@ CastDecision decide_cast(const io::TensorEntry& tensor, const NamePatterns& igno
   return {true, is_experts ? "stacked experts" : "matrix"};
 }
 
-bool stays_wide(std::string_view tensor) { return ends_with(tensor, "e_score_correction_bias"); }
+bool stays_wide(std::string_view tensor) { return tensor.ends_with("e_score_correction_bias"); }
 
 }  // namespace tilekernels::checkpoint

@@ -21,10 +21,6 @@ constexpr int kMaxFolderDepth = 16;
 constexpr std::string_view kShardEnd = ".safetensors";
 constexpr std::string_view kIndexEnd = ".safetensors.index.json";
 
-bool ends_with(std::string_view text, std::string_view end) {
-  return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
-}
-
 // Whether a link's target may be copied: inside the folder, or in the blob store of a Hugging Face
 // cache, whose snapshots are links into ../../blobs. A folder from elsewhere must not be able to
 // name the user's own files.
@@ -77,11 +73,11 @@ void collect_side_files(const fs::path& root, const fs::path& folder, int depth,
           std::any_of(source->shards.begin(), source->shards.end(),
                       [&](const Shard& shard) { return shard.file_name == name; });
       if (is_shard || name == kConfigName || (source->index && name == kIndexName)) continue;
-      if (ends_with(name, kShardEnd) || ends_with(name, kIndexEnd)) {
+      if (name.ends_with(kShardEnd) || name.ends_with(kIndexEnd)) {
         skip(entry, std::string(kIndexName) + " does not name it");
         continue;
       }
-    } else if (ends_with(name, kShardEnd)) {
+    } else if (name.ends_with(kShardEnd)) {
       source->warnings.push_back(io::quote(entry.path().lexically_relative(root).string()) +
                                  " is copied as it is: only the top folder is converted");
     }
@@ -109,7 +105,7 @@ std::vector<std::string> shard_names(const Source& source) {
   } else {
     for (const auto& entry : fs::directory_iterator(source.path)) {
       const std::string name = entry.path().filename();
-      if (ends_with(name, kShardEnd) && name[0] != '.' && !entry.is_directory()) {
+      if (name.ends_with(kShardEnd) && name[0] != '.' && !entry.is_directory()) {
         names.push_back(name);
       }
     }
