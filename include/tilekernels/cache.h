@@ -28,6 +28,7 @@ struct CompiledKernel {
   int32_t spill_bytes = 0;   ///< a thread: registers that went to memory
   int32_t stack_bytes = 0;   ///< a thread
   int32_t shared_bytes = 0;  ///< a block, static
+  std::string cubin{};       ///< the binary; kept by `CompileOnly` alone
 };
 
 /// The kernels in `cache_dir()`, by file name. Errors: BackendError if the folder cannot be read.

@@ -2,17 +2,19 @@
 // one kernel of each op for the other architectures. None may spill.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "cases/case.h"
 #include "cases/compile.h"
 #include "paths.h"
 #include "runtime/cuda/compile.h"
 #include "tilekernels/cache.h"
-#include "tilekernels/error.h"
+#include "tilekernels/config.h"
 
 namespace tilekernels::cases {
 namespace {
@@ -29,38 +31,55 @@ std::set<std::string> ops_with_kernel() {
   return ops;
 }
 
-// Compiles the cases of every op for `arch`; with `one_each`, up to the first kernel of each.
-void compile_all(const char* arch, bool one_each) {
-  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << "absent: " << cuda::nvrtc_problem();
-  const CompileOnly compile_only(arch);
-  const std::set<std::string> expected = ops_with_kernel();
-  std::set<std::string> compiled;
-  for (const OpCases& op : all_ops()) {
-    const size_t before = compile_only.kernels().size();
-    const auto has_kernel = [&] { return compile_only.kernels().size() > before; };
-    try {
-      for (const Case& test : op.cases) {
-        if (!test.error.empty() || (one_each && has_kernel())) continue;
-        SCOPED_TRACE(test.id);
-        compile_case(test);
-      }
-    } catch (const Unsupported& error) {
-      EXPECT_EQ(expected.count(std::string(op.op)), 0u) << error.what();
-    }
-    if (has_kernel()) compiled.insert(std::string(op.op));
-  }
-  EXPECT_EQ(compiled, expected);
-  for (const CompiledKernel& kernel : compile_only.kernels()) {
-    std::printf("%s %s %s: %d registers, %d bytes shared, %lld bytes\n", kernel.op.c_str(),
-                kernel.arch.c_str(), kernel.constants.c_str(), kernel.registers,
-                kernel.shared_bytes, static_cast<long long>(kernel.size_bytes));
-    EXPECT_EQ(kernel.spill_bytes, 0) << kernel.op << " " << kernel.constants;
-  }
+bool is_kernel_call(const Case& test) {
+  return test.error.empty() && std::none_of(test.inputs.begin(), test.inputs.end(),
+                                            [](const Input& x) { return x.spec.numel() == 0; });
 }
 
-TEST(Kernels, EveryCaseForSm90a) { compile_all("sm_90a", false); }
-TEST(Kernels, OneOfEachOpForSm100a) { compile_all("sm_100a", true); }
-TEST(Kernels, OneOfEachOpForSm103a) { compile_all("sm_103a", true); }
+// Every kernel that these cases need for `arch`, none of which may use the stack; the ops that
+// have one.
+std::set<std::string> compile_all(const char* arch, const std::vector<const Case*>& tests) {
+  const CompiledCases compiled = compile_cases(arch, tests, 2);
+  std::set<std::string> ops;
+  int most_registers = 0;
+  for (const CompiledKernel& kernel : compiled.kernels) {
+    ops.insert(kernel.op);
+    most_registers = std::max(most_registers, kernel.registers);
+    EXPECT_GT(kernel.registers, 0) << kernel.op << " " << kernel.constants;
+    EXPECT_EQ(kernel.spill_bytes, 0) << kernel.op << " " << kernel.constants;
+    EXPECT_EQ(kernel.stack_bytes, 0) << kernel.op << " " << kernel.constants;
+  }
+  std::printf("%s: %zu kernels, at most %d registers\n", arch, compiled.kernels.size(),
+              most_registers);
+  return ops;
+}
+
+TEST(Kernels, EveryCaseForSm90a) {
+  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << "absent: " << cuda::nvrtc_problem();
+  std::vector<const Case*> tests;
+  for (const OpCases& op : all_ops()) {
+    for (const Case& test : op.cases) tests.push_back(&test);
+  }
+  EXPECT_EQ(compile_all("sm_90a", tests), ops_with_kernel());
+}
+
+// One of each op, with the dependent launch on one of the architectures.
+void compile_one_each(const char* arch, bool pdl) {
+  if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << "absent: " << cuda::nvrtc_problem();
+  std::vector<const Case*> tests;
+  for (const OpCases& op : all_ops()) {
+    const auto test = std::find_if(op.cases.begin(), op.cases.end(), is_kernel_call);
+    ASSERT_NE(test, op.cases.end()) << op.op;
+    tests.push_back(&*test);
+  }
+  set_pdl(pdl);
+  EXPECT_EQ(compile_all(arch, tests), ops_with_kernel());
+  reset_runtime_config();
+}
+
+TEST(Kernels, OneOfEachOpForSm100a) { compile_one_each("sm_100a", false); }
+TEST(Kernels, OneOfEachOpForSm103a) { compile_one_each("sm_103a", false); }
+TEST(Kernels, OneOfEachOpWithPdl) { compile_one_each("sm_90a", true); }
 
 }  // namespace
 }  // namespace tilekernels::cases

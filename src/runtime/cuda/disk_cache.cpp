@@ -291,7 +291,8 @@ CompiledKernel describe(const std::string& key, const Compiled& compiled) {
           .registers = resources.registers,
           .spill_bytes = resources.spill_bytes,
           .stack_bytes = resources.stack_bytes,
-          .shared_bytes = resources.shared_bytes};
+          .shared_bytes = resources.shared_bytes,
+          .cubin = {}};
 }
 
 std::optional<CacheFile> read_cache_file(const std::string& path) {

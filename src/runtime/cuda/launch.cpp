@@ -38,8 +38,9 @@ void compile_without_device(const KernelId& id) {
   const std::string key = key_of(job, compiler);
   if (!state.keys.insert(key).second) return;
   const std::string folder = cache_dir();
-  const Compiled compiled = find_or_make(folder, key, [&] { return compile(job, compiler); });
+  Compiled compiled = find_or_make(folder, key, [&] { return compile(job, compiler); });
   CompiledKernel kernel = describe(key, compiled);
+  kernel.cubin = std::move(compiled.cubin);
   const std::string path = cache_file(folder, key);
   if (!folder.empty() && read_cache_file(path)) kernel.path = path;
   state.kernels.push_back(std::move(kernel));
