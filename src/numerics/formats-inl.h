@@ -5,7 +5,9 @@
 // the upper elements of the 16-bit vector. That is what unpack and pack instructions give without
 // crossing blocks. Arithmetic by element needs no knowledge of it; what has memory order on the
 // other side enters by a widen_* function and leaves by a narrow_* one, or by zip_f32 and
-// unzip_f32 for fp32. Descriptors of 128 bits serve the tails of rows on every target.
+// unzip_f32 for fp32. From codes to codes, zipping may be left out: a 128-bit block of codes is
+// then the same block of each of a Quad's vectors. Descriptors of 128 bits serve the tails of rows
+// on every target.
 //
 // No fp32 subnormal is made or read on the way to and from bf16, e4m3 and e2m1 (some machines take
 // 150 cycles for one), but for a bf16 that is one.
@@ -322,6 +324,7 @@ HWY_INLINE hn::Vec<U8Of<D>> sign_bytes(D /*d*/, hn::Vec<U16Of<D>> lower, hn::Vec
   return hn::And(hn::BitCast(d8, signs), hn::Set(d8, uint8{0x80}));
 }
 
+/// Codes in the order of y's bytes: zipped, if y is.
 template <Range kRange, class D>
 HWY_INLINE hn::Vec<U8Of<D>> e4m3_codes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs) {
   return hn::Or(magnitude_codes<3, 0x43E00000, 0x3C800000, kRange>(d, y), signs);
@@ -356,15 +359,22 @@ HWY_INLINE hn::Vec<U8Of<D>> narrow_e4m3_magnitudes(D d, const Quad<D>& y, hn::Ve
   return unzip_bytes(U8Of<D>(), e4m3_codes<Range::kMagnitude>(d, y, signs));
 }
 
+/// A byte each, in the order of y's bytes.
 template <Range kRange, class D>
-HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> e2m1_codes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs8) {
+HWY_INLINE hn::Vec<U8Of<D>> e2m1_codes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs8) {
+  const U8Of<D> d8;
+  const auto signs = hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(U16Of<D>(), signs8)));
+  return hn::Or(magnitude_codes<1, 0x40C00000, 0x3F800000, kRange>(d, y), signs);
+}
+
+/// Two codes a byte in memory order, from a byte each in zipped order.
+template <class D>
+HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> join_e2m1(D /*d*/, hn::Vec<U8Of<D>> zipped) {
   const U8Of<D> d8;
   const U16Of<D> d16;
   const hn::Repartition<int16, D> di16;
   const U32Of<D> d32;
-  const auto magnitudes = magnitude_codes<1, 0x40C00000, 0x3F800000, kRange>(d, y);
-  const auto signs = hn::ShiftRight<4>(hn::BitCast(d16, signs8));
-  const auto codes = hn::Or(hn::BitCast(d16, magnitudes), signs);
+  const auto codes = hn::BitCast(d16, zipped);
   const auto pairs = hn::And(hn::Or(codes, hn::ShiftRight<4>(codes)), hn::Set(d16, uint16{0xFF}));
   const auto bytes = pack_u8(hn::BitCast(di16, pairs), hn::BitCast(di16, pairs));
   // 32-bit lanes hold 8 elements; block j has 8j… and then those of the Quad's upper half.
@@ -388,20 +398,20 @@ HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> e2m1_codes(D d, const Quad<D>& y, hn::Vec<
 /// As f32_to_e2m1, two codes a byte in memory order: half a vector.
 template <class D>
 HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> narrow_e2m1(D d, const Quad<D>& y) {
-  return e2m1_codes<Range::kAny>(d, y, sign_bytes(d, y));
+  return join_e2m1(d, e2m1_codes<Range::kAny>(d, y, sign_bytes(d, y)));
 }
 
 /// As f32_to_e2m1 where all |y| < 2^100; other elements get any code.
 template <class D>
 HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> narrow_e2m1_numbers(D d, const Quad<D>& y) {
-  return e2m1_codes<Range::kBounded>(d, y, sign_bytes(d, y));
+  return join_e2m1(d, e2m1_codes<Range::kBounded>(d, y, sign_bytes(d, y)));
 }
 
 /// The same from magnitudes and the bytes of `sign_bytes`.
 template <class D>
 HWY_INLINE hn::Vec<hn::Half<U8Of<D>>> narrow_e2m1_magnitudes(D d, const Quad<D>& y,
                                                              hn::Vec<U8Of<D>> signs) {
-  return e2m1_codes<Range::kMagnitude>(d, y, signs);
+  return join_e2m1(d, e2m1_codes<Range::kMagnitude>(d, y, signs));
 }
 
 /// The fp32 values of bf16 numbers given as their upper and lower bytes, in zipped order.
@@ -413,16 +423,19 @@ HWY_INLINE Quad<D> join_bf16(D d, V8 upper, V8 lower) {
           widen_bf16(d, hn::BitCast(d16, hn::InterleaveUpper(d8, lower, upper)))};
 }
 
-/// Exact, as e4m3_to_f32, but NaN codes give NaN of any bits: stores make them canonical.
-template <class D>
-HWY_INLINE Quad<D> widen_e4m3(D d, hn::Vec<U8Of<D>> codes) {
+/// A vector of bf16 bits, by byte.
+template <class V8>
+struct Bf16Bytes {
+  V8 upper;
+  V8 lower;
+};
+
+/// Of e4m3 magnitude codes; NaN becomes some number.
+template <class D, class V8>
+HWY_INLINE Bf16Bytes<V8> e4m3_bytes(D /*d*/, V8 abs) {
   const U8Of<D> d8;
   const hn::Repartition<int8, D> di8;
-  const U16Of<D> d16;
-  const auto x = zip_bytes(d8, codes);
-  const auto abs = hn::And(x, hn::Set(d8, uint8{0x7F}));
-  const auto sign = hn::And(x, hn::Set(d8, uint8{0x80}));
-  const auto x16 = hn::BitCast(d16, abs);
+  const auto x16 = hn::BitCast(U16Of<D>(), abs);
   // A normal code is a bf16 of exponent field 120 + e: 0x3C00 + 16 · code.
   const auto top = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(x16)), hn::Set(d8, uint8{0x07}));
   const auto normal_upper = hn::Add(top, hn::Set(d8, uint8{0x3C}));
@@ -432,29 +445,56 @@ HWY_INLINE Quad<D> widen_e4m3(D d, hn::Vec<U8Of<D>> codes) {
   alignas(16) static constexpr uint8 kUpper[16] = {0x00, 0x3B, 0x3B, 0x3B, 0x3C, 0x3C, 0x3C, 0x3C};
   alignas(16) static constexpr uint8 kLower[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x20, 0x40, 0x60};
   const auto is_small = hn::RebindMask(d8, hn::Lt(hn::BitCast(di8, abs), hn::Set(di8, int8{8})));
-  const auto upper =
-      hn::IfThenElse(is_small, hn::TableLookupBytes(hn::LoadDup128(d8, kUpper), abs), normal_upper);
-  const auto lower =
-      hn::IfThenElse(is_small, hn::TableLookupBytes(hn::LoadDup128(d8, kLower), abs), normal_lower);
-  const auto nan = hn::VecFromMask(d8, hn::Eq(abs, hn::Set(d8, uint8{0x7F})));
-  return join_bf16(d, hn::Or(hn::Or(upper, sign), nan), lower);
+  return {
+      hn::IfThenElse(is_small, hn::TableLookupBytes(hn::LoadDup128(d8, kUpper), abs), normal_upper),
+      hn::IfThenElse(is_small, hn::TableLookupBytes(hn::LoadDup128(d8, kLower), abs),
+                     normal_lower)};
 }
 
-/// Exact, as e2m1_to_f32, from half a vector of code pairs in memory order.
+/// The values of magnitude codes that are numbers, in the order of the codes.
 template <class D>
-HWY_INLINE Quad<D> widen_e2m1(D d, hn::Vec<hn::Half<U8Of<D>>> pairs) {
+HWY_INLINE Quad<D> widen_e4m3_magnitudes(D d, hn::Vec<U8Of<D>> codes) {
+  const auto bytes = e4m3_bytes(d, codes);
+  return join_bf16(d, bytes.upper, bytes.lower);
+}
+
+/// Exact, as e4m3_to_f32, but NaN codes give NaN of any bits: stores make them canonical.
+template <class D>
+HWY_INLINE Quad<D> widen_e4m3(D d, hn::Vec<U8Of<D>> codes) {
   const U8Of<D> d8;
+  const auto x = zip_bytes(d8, codes);
+  const auto abs = hn::And(x, hn::Set(d8, uint8{0x7F}));
+  const auto sign = hn::And(x, hn::Set(d8, uint8{0x80}));
+  const auto bytes = e4m3_bytes(d, abs);
+  const auto nan = hn::VecFromMask(d8, hn::Eq(abs, hn::Set(d8, uint8{0x7F})));
+  return join_bf16(d, hn::Or(hn::Or(bytes.upper, sign), nan), bytes.lower);
+}
+
+/// From code pairs to a byte each, in memory order.
+template <class D>
+HWY_INLINE hn::Vec<U8Of<D>> split_e2m1(D /*d*/, hn::Vec<hn::Half<U8Of<D>>> pairs) {
   const U16Of<D> d16;
+  const auto wide = hn::PromoteTo(d16, pairs);
+  const auto split = hn::And(hn::Or(wide, hn::ShiftLeft<4>(wide)), hn::Set(d16, uint16{0x0F0F}));
+  return hn::BitCast(U8Of<D>(), split);
+}
+
+/// Exact, as e2m1_to_f32, from a byte each, in the order of the codes.
+template <class D>
+HWY_INLINE Quad<D> widen_e2m1_codes(D d, hn::Vec<U8Of<D>> codes) {
+  const U8Of<D> d8;
   alignas(16) static constexpr uint8 kUpper[16] = {0x00, 0x3F, 0x3F, 0x3F, 0x40, 0x40, 0x40, 0x40,
                                                    0x80, 0xBF, 0xBF, 0xBF, 0xC0, 0xC0, 0xC0, 0xC0};
   alignas(16) static constexpr uint8 kLower[16] = {0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0,
                                                    0x00, 0x00, 0x80, 0xC0, 0x00, 0x40, 0x80, 0xC0};
-  // A pair to each 16-bit lane, and there a code to each byte.
-  const auto wide = hn::PromoteTo(d16, pairs);
-  const auto split = hn::And(hn::Or(wide, hn::ShiftLeft<4>(wide)), hn::Set(d16, uint16{0x0F0F}));
-  const auto codes = zip_bytes(d8, hn::BitCast(d8, split));
   return join_bf16(d, hn::TableLookupBytes(hn::LoadDup128(d8, kUpper), codes),
                    hn::TableLookupBytes(hn::LoadDup128(d8, kLower), codes));
+}
+
+/// The same from half a vector of code pairs in memory order.
+template <class D>
+HWY_INLINE Quad<D> widen_e2m1(D d, hn::Vec<hn::Half<U8Of<D>>> pairs) {
+  return widen_e2m1_codes(d, zip_bytes(U8Of<D>(), split_e2m1(d, pairs)));
 }
 
 }  // namespace tilekernels::numerics::HWY_NAMESPACE

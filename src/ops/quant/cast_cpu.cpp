@@ -32,6 +32,9 @@ constexpr int64 kColsMultiple = 512;
 // Elements behind the last one that vectors may run over.
 constexpr int64 kPad = 64;
 
+// Of 16, 32, 64 or 128.
+constexpr int log2_of(int64 cols) { return cols == 16 ? 4 : cols == 32 ? 5 : cols == 64 ? 6 : 7; }
+
 constexpr int64 bits_of(int32 dtype) {
   return dtype == numerics::kDTypeF32      ? 32
          : dtype == numerics::kDTypeE4M3   ? 8
@@ -56,13 +59,17 @@ struct CastWalk {
 
 // A thread's memory besides the tensors.
 struct CastScratch {
-  alignas(64) uint32 amax[4 * (kMaxTileGroups + kPad)];  // of a quantized x at first in four parts
+  alignas(64) uint32 amax[kMaxTileGroups + kPad];
   alignas(64) float inv[kMaxTileGroups + kPad];
   alignas(64) uint8 sf[kMaxTileRows][4 * (kMaxTileGroups + kPad)];  // as stored
   alignas(64) uint8 row[kMaxTileCols + kPad];                       // codes
-  // Of a quantized x: scaling factors of the blocks in a row of the tile, then one for every unit
+  // Of a quantized x: scaling factors of the blocks in a row of the tile, then one for every unit;
+  // what codes are multiplied by, largest codes or magnitudes by unit, values
   alignas(64) float scales[kMaxTileCols + kPad];
   alignas(64) float units[kMaxTileCols + kPad];
+  alignas(64) float factors[kMaxTileGroups + kPad];
+  alignas(64) uint32 unit_amax[kMaxTileGroups + kPad];
+  alignas(64) float values[kMaxTileCols + kPad];
   alignas(64) uint8 raw[4 * (kMaxTileCols + kPad)];
 };
 
@@ -90,13 +97,14 @@ constexpr DU8 kU8;
 constexpr D4 kU32x4;
 using VF = hn::Vec<DF>;
 using VU32 = hn::Vec<DU32>;
+using V8 = hn::Vec<DU8>;
 using V4 = hn::Vec<D4>;
 using Pair = nm::Pair<DF>;
 using Quad = nm::Quad<DF>;
 constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
 constexpr int64 kStep = 4 * kLanes;  // columns at a time
 constexpr int64 kPairCols = 2 * kLanes;
-constexpr int64 kUnit = 16;  // columns that share an input scaling factor, if not 1
+constexpr int64 kBlockCols = 16;  // codes in a 128-bit block
 
 using namespace numerics;  // NOLINT: the ids of dtypes and kinds
 
@@ -120,19 +128,41 @@ HWY_INLINE auto fold(V bits) {
 }
 
 template <int32 kX, class D>
-using BitsOf = std::conditional_t<kX == kDTypeF32, nm::U32Of<D>, nm::U16Of<D>>;
+using BitsOf = std::conditional_t<kX == kDTypeF32, nm::U32Of<D>,
+                                  std::conditional_t<is_quantized(kX), nm::U8Of<D>, nm::U16Of<D>>>;
 
-// The largest magnitudes of a group, lane by lane; `group` is whole vectors.
+// The magnitudes of a vector of elements, of e2m1 the larger ones of pairs.
+template <int32 kX, class D, class V>
+HWY_INLINE V magnitudes(D d, V x) {
+  using T = hn::TFromD<D>;
+  if constexpr (kX == kDTypeE2M1x2) {
+    const hn::Repartition<uint16, D> d16;
+    const auto mask = hn::Set(d, T{7});
+    const auto odd = hn::BitCast(d, hn::ShiftRight<4>(hn::BitCast(d16, x)));
+    return hn::Max(hn::And(x, mask), hn::And(odd, mask));
+  } else {
+    return hn::And(x, hn::Set(d, static_cast<T>(static_cast<T>(~T{0}) >> 1)));
+  }
+}
+
+// The largest magnitudes of a group, lane by lane; `group` is whole vectors, or half of one.
 template <int32 kX, class D>
 HWY_INLINE hn::Vec<BitsOf<kX, D>> group_amax(D, const uint8* x, int64 group) {
   const BitsOf<kX, D> d;
   using T = hn::TFromD<decltype(d)>;
   const auto num = static_cast<int64>(hn::Lanes(d));
+  const int64 end = bytes_of<kX>(group) / static_cast<int64>(sizeof(T));
   const auto* at = reinterpret_cast<const T*>(x);
-  const auto mask = hn::Set(d, static_cast<T>(static_cast<T>(~T{0}) >> 1));
-  auto amax = hn::And(hn::LoadU(d, at), mask);
-  for (int64 i = num; i < group; i += num) {
-    amax = hn::Max(amax, hn::And(hn::LoadU(d, at + i), mask));
+  if constexpr (kX == kDTypeE2M1x2) {
+    if (end < num) {
+      uint64 half;
+      std::memcpy(&half, x, 8);
+      return magnitudes<kX>(d, hn::BitCast(d, hn::Set(hn::Repartition<uint64, D>(), half)));
+    }
+  }
+  auto amax = magnitudes<kX>(d, hn::LoadU(d, at));
+  for (int64 i = num; i < end; i += num) {
+    amax = hn::Max(amax, magnitudes<kX>(d, hn::LoadU(d, at + i)));
   }
   return amax;
 }
@@ -156,6 +186,14 @@ HWY_INLINE V4 join_amax(D, V a, V b, V c, V e) {
                            hn::BitCast(d, hn::InterleaveUpper(d64, ab, ce)));
   if constexpr (kX == kDTypeF32) {
     return fold(all);
+  } else if constexpr (is_quantized(kX)) {
+    V4 codes = hn::BitCast(kU32x4, fold(all));
+    const hn::Repartition<uint8, D4> d8;
+    const auto max = [&](V4 p, V4 q) {
+      return hn::BitCast(kU32x4, hn::Max(hn::BitCast(d8, p), hn::BitCast(d8, q)));
+    };
+    codes = max(codes, hn::ShiftRight<16>(codes));
+    return hn::And(max(codes, hn::ShiftRight<8>(codes)), hn::Set(kU32x4, 0xFFu));
   } else {
     const auto pairs = hn::BitCast(d32, all);
     return fold(hn::Max(hn::ShiftLeft<16>(pairs), hn::And(pairs, hn::Set(d32, 0xFFFF0000u))));
@@ -188,73 +226,53 @@ HWY_INLINE void row_amax(D d, const uint8* x, int64 cols, int64 group, bool is_f
 
 template <int32 kX>
 void row_amax(const uint8* x, int64 cols, int64 group, bool is_first, uint32* amax) {
-  if (group >= kPairCols) {
+  const int64 bytes = bytes_of<kX>(group);
+  if (bytes >= static_cast<int64>(sizeof(VF)) && group >= kPairCols) {
     row_amax<kX>(kF, x, cols, group, is_first, amax);
-  } else {
+  } else if (!is_quantized(kX) || bytes >= static_cast<int64>(sizeof(hn::Vec<DF8>))) {
     row_amax<kX>(DF8(), x, cols, group, is_first, amax);
+  } else {
+    row_amax<kX>(hn::CappedTag<float, 4>(), x, cols, group, is_first, amax);
   }
 }
 
-// Takes four partial maxima into those of a group.
-HWY_INLINE void update_amax(uint32* amax, V4 bits) {
-  hn::Store(hn::Max(hn::Load(kU32x4, amax), bits), kU32x4, amax);
-}
-
-// Over `cols` columns of codes, a multiple of 16, under one scaling factor, in four parts.
+// From the largest magnitude codes of units to the bits of what they stand for.
 template <int32 kX>
-HWY_INLINE V4 scaled_amax(const uint8* x, int64 cols, float sf) {
+void widen_amax_codes(int64 units, const float* sf, uint32* amax) {
   constexpr int kMantissa = kX == kDTypeE4M3 ? 3 : 1;
   constexpr int kBias = kX == kDTypeE4M3 ? 7 : 1;
-  const hn::CappedTag<uint8, 16> d8;
-  const hn::CappedTag<uint16, 8> d16;
-  const hn::CappedTag<float, 4> df;
-  auto code = hn::Zero(d8);
-  if constexpr (kX == kDTypeE4M3) {
-    const auto mask = hn::Set(d8, uint8{0x7F});
-    for (int64 i = 0; i < cols; i += 16) code = hn::Max(code, hn::And(hn::LoadU(d8, x + i), mask));
-  } else {
-    const auto mask = hn::Set(d8, uint8{0x07});
-    for (int64 i = 0; i < cols / 2; i += 8) {
-      uint64 pairs;
-      std::memcpy(&pairs, x + i, 8);
-      const auto odd = hn::Set(hn::CappedTag<uint64, 2>(), pairs >> 4);
-      const auto even = hn::Set(hn::CappedTag<uint64, 2>(), pairs);
-      code = hn::Max(code, hn::And(hn::BitCast(d8, hn::InterleaveLower(even, odd)), mask));
+  for (int64 k = 0; k < units; k += kLanes) {
+    const VU32 code = hn::LoadU(kU32, amax + k);
+    // widen_magnitude
+    const VF small = hn::Mul(hn::ConvertTo(kF, hn::BitCast(hn::RebindToSigned<DU32>(), code)),
+                             hn::Set(kF, pow2(1 - kBias - kMantissa)));
+    const VU32 normal = hn::Add(hn::ShiftLeft<23 - kMantissa>(code),
+                                hn::Set(kU32, static_cast<uint32>(127 - kBias) << 23));
+    const auto is_small = hn::Eq(hn::ShiftRight<kMantissa>(code), hn::Zero(kU32));
+    VF number = hn::IfThenElse(hn::RebindMask(kF, is_small), small, hn::BitCast(kF, normal));
+    if constexpr (kX == kDTypeE4M3) {
+      const auto is_nan = hn::RebindMask(kF, hn::Eq(code, hn::Set(kU32, 0x7Fu)));
+      number = hn::IfThenElse(is_nan, hn::Set(kF, kCanonicalNan), number);
     }
+    const VF value = hn::Abs(hn::Mul(number, hn::LoadU(kF, sf + k)));
+    hn::StoreU(hn::BitCast(kU32, value), kU32, amax + k);
   }
-  const auto code16 = hn::BitCast(d16, code);
-  const auto max16 =
-      hn::Max(hn::ShiftRight<8>(code16), hn::And(code16, hn::Set(d16, uint16{0xFF})));
-  const V4 code32 = hn::BitCast(kU32x4, max16);
-  const V4 max = hn::Max(hn::ShiftRight<16>(code32), hn::And(code32, hn::Set(kU32x4, 0xFFFFu)));
-  // widen_magnitude
-  const auto small = hn::Mul(hn::ConvertTo(df, hn::BitCast(hn::RebindToSigned<D4>(), max)),
-                             hn::Set(df, pow2(1 - kBias - kMantissa)));
-  const auto normal =
-      hn::BitCast(df, hn::Add(hn::ShiftLeft<23 - kMantissa>(max),
-                              hn::Set(kU32x4, static_cast<uint32>(127 - kBias) << 23)));
-  const auto is_small =
-      hn::RebindMask(df, hn::Eq(hn::ShiftRight<kMantissa>(max), hn::Zero(kU32x4)));
-  auto number = hn::IfThenElse(is_small, small, normal);
-  if constexpr (kX == kDTypeE4M3) {
-    const auto is_nan = hn::RebindMask(df, hn::Eq(max, hn::Set(kU32x4, 0x7Fu)));
-    number = hn::IfThenElse(is_nan, hn::Set(df, kCanonicalNan), number);
-  }
-  return hn::And(hn::BitCast(kU32x4, hn::Mul(number, hn::Set(df, sf))),
-                 hn::Set(kU32x4, 0x7FFFFFFFu));
 }
 
-// From partial maxima to one of each group.
-void finish_amax(int64 groups, uint32* amax) {
-  for (int64 k = 0; k < groups; k += 4) {
-    const V4 a = hn::Load(kU32x4, amax + 4 * k);
-    const V4 b = hn::Load(kU32x4, amax + 4 * k + 4);
-    const V4 c = hn::Load(kU32x4, amax + 4 * k + 8);
-    const V4 d = hn::Load(kU32x4, amax + 4 * k + 12);
-    const V4 ab = hn::Max(hn::InterleaveLower(kU32x4, a, b), hn::InterleaveUpper(kU32x4, a, b));
-    const V4 cd = hn::Max(hn::InterleaveLower(kU32x4, c, d), hn::InterleaveUpper(kU32x4, c, d));
-    hn::Store(hn::Max(hn::ConcatLowerLower(kU32x4, cd, ab), hn::ConcatUpperUpper(kU32x4, cd, ab)),
-              kU32x4, amax + k);
+// The lanes that complete the last vector, and the last group, hold anything before.
+HWY_INLINE void clear_step(uint32* end) {
+  for (int64 i = 0; i < kStep; i += kLanes) hn::StoreU(hn::Zero(kU32), kU32, end + i);
+}
+
+// From maxima of neighbours, `ratio` a group, to those of the groups.
+void join_units(int64 groups, int64 ratio, uint32* amax) {
+  for (; ratio > 1; ratio /= 2) {
+    const int64 num = groups * ratio / 2;
+    for (int64 k = 0; k < num; k += kLanes) {
+      const VU32 a = hn::LoadU(kU32, amax + 2 * k);
+      const VU32 b = hn::LoadU(kU32, amax + 2 * k + kLanes);
+      hn::StoreU(hn::Max(hn::ConcatEven(kU32, b, a), hn::ConcatOdd(kU32, b, a)), kU32, amax + k);
+    }
   }
 }
 
@@ -313,16 +331,17 @@ HWY_INLINE void store(bool stream, V v, D d, T* to) {
 
 // ------------------------------ a row of a tile
 
-// The values of a step of columns from `value`(column), which changes at multiples of kUnit only.
+// The values of a step of columns from `value`(column), which changes at multiples of kBlockCols
+// only.
 template <class F>
-HWY_INLINE Quad by_unit(int64 col, F value) {
+HWY_INLINE Quad by_block(int64 col, F value) {
   const auto pair = [&](int64 c) {
     VF v = hn::Set(kF, value(c));
     // In zipped order, too, the first half of a pair's columns is in the first half of each vector.
-    if constexpr (kPairCols == 2 * kUnit) {
-      v = hn::ConcatLowerLower(kF, hn::Set(kF, value(c + kUnit)), v);
+    if constexpr (kPairCols == 2 * kBlockCols) {
+      v = hn::ConcatLowerLower(kF, hn::Set(kF, value(c + kBlockCols)), v);
     }
-    static_assert(kPairCols <= 2 * kUnit);
+    static_assert(kPairCols <= 2 * kBlockCols);
     return Pair{v, v};
   };
   return {pair(col), pair(col + kPairCols)};
@@ -334,31 +353,54 @@ struct PlainFactors {
 
   HWY_INLINE float at(int64 col) const { return inv[col >> group_shift]; }
   HWY_INLINE Quad operator()(int64 col) const {
-    if (kPairCols > kUnit && (kPairCols >> group_shift) <= 1) {  // a pair lies in one group
+    if (kPairCols > kBlockCols && (kPairCols >> group_shift) <= 1) {  // a pair lies in one group
       const VF lower = hn::Set(kF, at(col));
       const VF upper = hn::Set(kF, at(col + kPairCols));
       return {{lower, lower}, {upper, upper}};
     }
-    return by_unit(col, [this](int64 c) { return at(c); });
+    return by_block(col, [this](int64 c) { return at(c); });
   }
 };
 
-struct FusedFactors {
-  PlainFactors inv;
-  const float* units;  // input scaling factors of each kUnit columns, or of each column
-  bool by_col;
+// fused_factor. What a NaN becomes does not matter: its group is bad.
+HWY_INLINE VF fused_factors(VF sf, VF inv) {
+  return hn::Min(hn::Mul(sf, inv), hn::Set(kF, kFloatMax));
+}
 
-  // fused_factor. What a NaN becomes does not matter: its group is bad.
+// Of a quantized x with a scaling factor for each column.
+struct FactorsByCol {
+  PlainFactors inv;
+  const float* sf;
+
   HWY_INLINE Quad operator()(int64 col) const {
-    if (!by_col) {
-      return by_unit(col, [this](int64 c) {
-        const float f = units[c / kUnit] * inv.at(c);
-        return f < kFloatMax ? f : kFloatMax;
-      });
-    }
-    const VF max = hn::Set(kF, kFloatMax);
-    return map2(load<kDTypeF32>(kF, reinterpret_cast<const uint8*>(units + col)), inv(col),
-                [max](VF sf, VF i) { return hn::Min(hn::Mul(sf, i), max); });
+    return map2(load<kDTypeF32>(kF, reinterpret_cast<const uint8*>(sf + col)), inv(col),
+                fused_factors);
+  }
+};
+
+// Of any other, for each block of kBlockCols codes.
+void fuse_factors(const float* units, int unit_shift, const float* inv, int group_shift, int64 cols,
+                  float* factors) {
+  const hn::RebindToSigned<DU32> i32;
+  constexpr int kShift = 4;
+  static_assert(kBlockCols == 1 << kShift);
+  const auto lanes = [&](int shift) {
+    return hn::IndicesFromVec(kF, hn::ShiftRightSame(hn::Iota(i32, 0), shift - kShift));
+  };
+  const auto unit_lanes = lanes(unit_shift);
+  const auto group_lanes = lanes(group_shift);
+  for (int64 col = 0; col < cols; col += kLanes * kBlockCols) {
+    const VF sf = hn::TableLookupLanes(hn::LoadU(kF, units + (col >> unit_shift)), unit_lanes);
+    const VF i = hn::TableLookupLanes(hn::LoadU(kF, inv + (col >> group_shift)), group_lanes);
+    hn::StoreU(fused_factors(sf, i), kF, factors + (col >> kShift));
+  }
+}
+
+struct FactorsByBlock {
+  const float* factors;
+
+  HWY_INLINE Quad operator()(int64 col) const {
+    return by_block(col, [this](int64 c) { return factors[c / kBlockCols]; });
   }
 };
 
@@ -399,9 +441,51 @@ HWY_INLINE void encode(const uint8* x, const Quad& factors, bool stream, uint8* 
   }
 }
 
+// The same of codes that are numbers, under one factor >= 0 for each 128-bit block. Bytes stay in
+// their blocks on the way, so nothing is zipped.
+template <int32 kX, int32 kFmt>
+HWY_INLINE void encode_codes(const uint8* x, VF factor, bool stream, uint8* out) {
+  V8 signs;
+  Quad values;
+  if constexpr (kX == kDTypeE4M3) {
+    const V8 codes = hn::LoadU(kU8, x);
+    signs = hn::And(codes, hn::Set(kU8, uint8{0x80}));
+    values = nm::widen_e4m3_magnitudes(kF, hn::Xor(codes, signs));
+  } else {
+    const V8 codes = nm::split_e2m1(kF, hn::LoadU(hn::Half<DU8>(), x));
+    const V8 upper = hn::BitCast(kU8, hn::ShiftLeft<4>(hn::BitCast(kU16, codes)));
+    signs = hn::And(upper, hn::Set(kU8, uint8{0x80}));
+    values = nm::widen_e2m1_codes(kF, hn::And(codes, hn::Set(kU8, uint8{7})));
+  }
+  const Quad y = nm::map(values, [factor](VF v) { return hn::Mul(v, factor); });
+  if constexpr (kFmt == kDTypeE4M3) {
+    store(stream, nm::e4m3_codes<nm::Range::kMagnitude>(kF, y, signs), kU8, out);
+  } else {
+    const V8 codes = nm::e2m1_codes<nm::Range::kMagnitude>(kF, y, signs);
+    store(stream, nm::join_e2m1(kF, nm::zip_bytes(kU8, codes)), hn::Half<DU8>(), out);
+  }
+}
+
 template <int32 kX>
 HWY_INLINE void prefetch(const uint8* x) {
   for (int64 line = 0; line < bytes_of<kX>(kStep); line += 64) hwy::Prefetch(x + line);
+}
+
+// A row by `encode_step`(x, column, stream, out), kStep columns a time, from `col` on.
+template <int32 kX, int32 kFmt, class F>
+HWY_INLINE void encode_steps(const uint8* x, int64 col, int64 cols, bool stream,
+                             int64 prefetch_offset, uint8* out, F encode_step) {
+  for (; col + kStep <= cols; col += kStep) {
+    const uint8* at = x + bytes_of<kX>(col);
+    prefetch<kX>(at + prefetch_offset);
+    encode_step(at, col, stream, out + bytes_of<kFmt>(col));
+  }
+  if (col == cols) return;
+  alignas(64) uint8 rest[4 * kStep] = {};
+  alignas(64) uint8 codes[kStep];
+  std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
+  encode_step(rest, col, false, codes);
+  std::memcpy(out + bytes_of<kFmt>(col), codes, static_cast<size_t>(bytes_of<kFmt>(cols - col)));
 }
 
 template <int32 kX, int32 kFmt, bool kChecked, class Factors>
@@ -421,17 +505,23 @@ void encode_row(const uint8* x, int64 cols, const Factors& factors, bool stream,
       }
     }
   }
-  for (; col + kStep <= cols; col += kStep) {
-    const uint8* at = x + bytes_of<kX>(col);
-    prefetch<kX>(at + prefetch_offset);
-    encode<kX, kFmt, kChecked>(at, factors(col), stream, out + bytes_of<kFmt>(col));
-  }
-  if (col == cols) return;
-  alignas(64) uint8 rest[4 * kStep] = {};
-  alignas(64) uint8 codes[kStep];
-  std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols - col)));
-  encode<kX, kFmt, kChecked>(rest, factors(col), false, codes);
-  std::memcpy(out + bytes_of<kFmt>(col), codes, static_cast<size_t>(bytes_of<kFmt>(cols - col)));
+  encode_steps<kX, kFmt>(x, col, cols, stream, prefetch_offset, out,
+                         [&](const uint8* at, int64 c, bool streams, uint8* to) {
+                           encode<kX, kFmt, kChecked>(at, factors(c), streams, to);
+                         });
+}
+
+template <int32 kX, int32 kFmt>
+void encode_row_of_codes(const uint8* x, int64 cols, const float* factors, bool stream,
+                         int64 prefetch_offset, uint8* out) {
+  const hn::RebindToSigned<DU32> i32;
+  const auto blocks = hn::IndicesFromVec(kF, hn::ShiftRight<2>(hn::Iota(i32, 0)));
+  encode_steps<kX, kFmt>(x, 0, cols, stream, prefetch_offset, out,
+                         [&](const uint8* at, int64 c, bool streams, uint8* to) {
+                           const VF four = hn::LoadDup128(kF, factors + c / kBlockCols);
+                           encode_codes<kX, kFmt>(at, hn::TableLookupLanes(four, blocks), streams,
+                                                  to);
+                         });
 }
 
 // ------------------------------ tiles
@@ -454,10 +544,7 @@ class Tile {
     k_begin_ = col_begin_ / shape.block_cols;
     groups_ = ceil_div(cols_, shape.block_cols);
     padded_groups_ = is_last ? args.out_sf.padded_k - k_begin_ : groups_;
-    group_shift_ = shape.block_cols == 16   ? 4
-                   : shape.block_cols == 32 ? 5
-                   : shape.block_cols == 64 ? 6
-                                            : 7;
+    group_shift_ = log2_of(shape.block_cols);
   }
 
   void run() {
@@ -492,13 +579,10 @@ class Tile {
   void cast(int64 m, uint8* sf) {
     const int64 row_begin = m * shape_.block_rows;
     const int64 row_end = std::min(row_begin + shape_.block_rows, args_.num_tokens);
-    if constexpr (kIsQuantized) {
-      std::memset(scratch_.amax, 0, static_cast<size_t>((groups_ + scales::kStep) * 16));
-    }
     for (int64 r = row_begin; r < row_end; ++r) {
       if constexpr (kIsQuantized) {
         read_units(r);
-        quantized_amax(row(r));
+        quantized_amax(row(r), r == row_begin);
       } else {
         if (is_first_ && r + kRowsAhead < row_end) {
           const uint8* ahead = row(r + kRowsAhead);
@@ -507,8 +591,7 @@ class Tile {
         row_amax<kX>(row(r), cols_, shape_.block_cols, r == row_begin, scratch_.amax);
       }
     }
-    if constexpr (kIsQuantized) finish_amax(groups_, scratch_.amax);
-    clear_amax_tail();
+    clear_step(scratch_.amax + groups_);
     if constexpr (kX == kDTypeF16) widen_amax_f16(groups_, scratch_.amax);
     const uint32 largest = scales::compute(shape_.sf_kind, kFmt == kDTypeE2M1x2, scratch_.amax,
                                            groups_, args_.amax_clamp, scratch_.inv, sf);
@@ -547,13 +630,7 @@ class Tile {
       const bool stream = walk_.stream && !by_row;
       if constexpr (kIsQuantized) {
         read_units(r);
-        const FusedFactors factors{inv, scratch_.units, units_by_col_};
-        // A negative factor may overflow, and -Inf times a zero code is NaN.
-        if (kChecked || any_negative_unit_) {
-          encode_row<kX, kFmt, true>(row(r), cols_, factors, stream, prefetch_offset_, to);
-        } else {
-          encode_row<kX, kFmt, false>(row(r), cols_, factors, stream, prefetch_offset_, to);
-        }
+        encode_quantized<kChecked>(row(r), inv, stream, to);
       } else {
         encode_row<kX, kFmt, kChecked>(row(r), cols_, inv, stream, prefetch_offset_, to);
       }
@@ -567,6 +644,23 @@ class Tile {
     }
   }
 
+  template <bool kChecked>
+  void encode_quantized(const uint8* x, const PlainFactors& inv, bool stream, uint8* to) {
+    if (unit_cols_ == 1) {
+      const FactorsByCol factors{inv, scratch_.units};
+      encode_row<kX, kFmt, true>(x, cols_, factors, stream, prefetch_offset_, to);
+      return;
+    }
+    float* factors = scratch_.factors;
+    fuse_factors(scratch_.units, log2_of(unit_cols_), inv.inv, inv.group_shift, cols_, factors);
+    // A negative factor may overflow, and -Inf times a zero code is NaN.
+    if (kChecked || any_negative_unit_) {
+      encode_row<kX, kFmt, true>(x, cols_, FactorsByBlock{factors}, stream, prefetch_offset_, to);
+    } else {
+      encode_row_of_codes<kX, kFmt>(x, cols_, factors, stream, prefetch_offset_, to);
+    }
+  }
+
   void clear_bad_groups(uint8* codes) const {
     for (int64 k = 0; k < groups_; ++k) {
       if (!is_nan(scratch_.inv[k])) continue;
@@ -576,82 +670,69 @@ class Tile {
     }
   }
 
-  // The lanes that complete the last vector of groups hold anything.
-  void clear_amax_tail() {
-    std::memset(scratch_.amax + groups_, 0, sizeof(uint32) * scales::kStep);
-  }
-
   // ------------------------------ a quantized x
 
-  // Makes `units` the input scaling factors of that row.
+  // Makes `units` the input scaling factors of that row: those of columns, or of parts of a group
+  // and a block of x, whichever is narrower.
   void read_units(int64 r) {
     const int64 m = r / shape_.x_block_rows;
     if (m == units_of_) return;
     units_of_ = m;
     const int64 block = shape_.x_block_cols;
-    units_by_col_ = block % kUnit != 0;
-    const int64 unit = units_by_col_ ? 1 : kUnit;
+    unit_cols_ = block % kBlockCols != 0 ? 1 : std::min<int64>(block, shape_.block_cols);
     const int64 begin = col_begin_ / block;
     const int64 num = (col_begin_ + cols_ - 1) / block + 1 - begin;
-    float* numbers = block == unit ? scratch_.units : scratch_.scales;
-    scales::read(args_.x_sf, shape_.x_sf_kind, m, begin, num, scratch_.raw, numbers);
+    scales::read(args_.x_sf, shape_.x_sf_kind, m, begin, num, scratch_.raw, scratch_.scales);
     uint32 signs = 0;
-    for (int64 i = 0; i < num; ++i) signs |= bit_cast<uint32>(numbers[i]);
+    for (int64 i = 0; i < num; ++i) signs |= bit_cast<uint32>(scratch_.scales[i]);
     any_negative_unit_ = signs >> 31 != 0;
-    const int64 units = ceil_div(cols_, unit);
-    if (block != unit) {
-      int64 end = 0;
-      for (int64 i = 0; i < num; ++i) {
-        const int64 next = std::min(units, ((begin + i + 1) * block - col_begin_) / unit);
-        std::fill(scratch_.units + end, scratch_.units + next, numbers[i]);
-        end = next;
-      }
+    const int64 units = ceil_div(cols_, unit_cols_);
+    scales::spread(scratch_.scales, block / unit_cols_, col_begin_ % block / unit_cols_, units,
+                   scratch_.units);
+    clear_step(reinterpret_cast<uint32*>(scratch_.units + units));
+  }
+
+  // Takes a row into the maxima of its groups.
+  void quantized_amax(const uint8* x, bool is_first) {
+    if (unit_cols_ == 1) {
+      const uint8* values = multiply(x);
+      return row_amax<kDTypeF32>(values, cols_, shape_.block_cols, is_first, scratch_.amax);
     }
-    std::fill(scratch_.units + units, scratch_.units + units + kStep, 0.0f);
+    // Columns of one group under one scaling factor: the largest code decides.
+    uint32* amax = scratch_.unit_amax;
+    const int64 units = ceil_div(cols_, unit_cols_);
+    row_amax<kX>(x, cols_, unit_cols_, true, amax);
+    clear_step(amax + units);
+    widen_amax_codes<kX>(units, scratch_.units, amax);
+    join_units(groups_, shape_.block_cols / unit_cols_, amax);
+    for (int64 k = 0; k < groups_; k += kLanes) {
+      const VU32 bits = hn::LoadU(kU32, amax + k);
+      const VU32 before = is_first ? bits : hn::LoadU(kU32, scratch_.amax + k);
+      hn::StoreU(hn::Max(bits, before), kU32, scratch_.amax + k);
+    }
   }
 
-  void quantized_amax(const uint8* x) {
-    if (!units_by_col_) return quantized_amax_by_block(x);
-    constexpr int64 kStep8 = 4 * static_cast<int64>(hn::MaxLanes(DF8()));
-    int64 col = 0;
-    for (; col + kStep8 <= cols_; col += kStep8) quantized_amax_by_col(x + bytes_of<kX>(col), col);
-    if (col == cols_) return;
-    alignas(64) uint8 rest[kStep8] = {};
-    std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols_ - col)));
-    quantized_amax_by_col(rest, col);
-  }
-
-  HWY_INLINE void quantized_amax_by_col(const uint8* x, int64 col) {
-    const DF8 d;
-    const nm::U32Of<DF8> d32;
-    constexpr int64 kPairCols8 = 2 * static_cast<int64>(hn::MaxLanes(DF8()));
-    using V = hn::Vec<DF8>;
-    const auto* units = reinterpret_cast<const uint8*>(scratch_.units + col);
-    const auto v = map2(load<kX>(d, x), load<kDTypeF32>(d, units),
-                        [](V a, V b) { return hn::Abs(hn::Mul(a, b)); });
-    const auto amax = [d32](const nm::Pair<DF8>& p) {
-      return fold(hn::Max(hn::BitCast(d32, p.lo), hn::BitCast(d32, p.hi)));
+  // The codes of a row, each times its scaling factor.
+  const uint8* multiply(const uint8* x) {
+    const auto step = [&](const uint8* at, int64 col) {
+      const Quad values = load<kX>(kF, at);
+      const auto store_pair = [&](const Pair& p, int64 i) {
+        const Pair v = nm::unzip_f32(kF, p);
+        const float* units = scratch_.units + i;
+        hn::StoreU(hn::Mul(v.lo, hn::LoadU(kF, units)), kF, scratch_.values + i);
+        hn::StoreU(hn::Mul(v.hi, hn::LoadU(kF, units + kLanes)), kF, scratch_.values + i + kLanes);
+      };
+      store_pair(values.lower, col);
+      store_pair(values.upper, col + kPairCols);
     };
-    update_amax(scratch_.amax + 4 * (col >> group_shift_), amax(v.lower));
-    update_amax(scratch_.amax + 4 * ((col + kPairCols8) >> group_shift_), amax(v.upper));
-  }
-
-  // Columns of one group under one scaling factor: the largest code decides.
-  void quantized_amax_by_block(const uint8* x) {
-    const int64 step = std::min(shape_.block_cols, shape_.x_block_cols);
-    for (int64 col = 0; col < cols_; col += step) {
-      const uint8* at = x + bytes_of<kX>(col);
-      int64 num = std::min(step, cols_ - col);
-      alignas(16) uint8 rest[128];
-      if (num % kUnit != 0) {
-        std::memset(rest, 0, sizeof(rest));
-        std::memcpy(rest, at, static_cast<size_t>(bytes_of<kX>(num)));
-        at = rest;
-        num = align_up(num, kUnit);
-      }
-      update_amax(scratch_.amax + 4 * (col >> group_shift_),
-                  scaled_amax<kX>(at, num, scratch_.units[col / kUnit]));
+    int64 col = 0;
+    for (; col + kStep <= cols_; col += kStep) step(x + bytes_of<kX>(col), col);
+    if (col < cols_) {
+      alignas(64) uint8 rest[kStep] = {};
+      std::memcpy(rest, x + bytes_of<kX>(col), static_cast<size_t>(bytes_of<kX>(cols_ - col)));
+      step(rest, col);
     }
+    return reinterpret_cast<const uint8*>(scratch_.values);
   }
 
   const CastArgs& args_;
@@ -668,7 +749,7 @@ class Tile {
   int64 padded_groups_;
   int group_shift_;
   int64 units_of_ = -1;
-  bool units_by_col_ = false;
+  int64 unit_cols_ = 0;  // of a multiple of kBlockCols, or 1
   bool any_negative_unit_ = false;
 };
 

@@ -115,6 +115,17 @@ inline void read(const SfRead& sf, int32 sf_kind, int64 m, int64 begin, int64 nu
   }
 }
 
+/// Gives every unit of a row the scaling factor of its block: block_units of them have one, but the
+/// first block has `skip` units before the row. Writes up to a step more.
+inline void spread(const float* sf, int64 block_units, int64 skip, int64 num_units, float* units) {
+  int64 end = block_units - skip;
+  for (int64 unit = 0; unit < num_units; end += block_units) {
+    const VF scale = hn::Set(kF, *sf++);
+    for (; unit < end && unit < num_units; unit += kLanes) hn::StoreU(scale, kF, units + unit);
+    unit = std::min(end, num_units);
+  }
+}
+
 /// The e4m3 scaling factors of a step of groups, and their inverses.
 inline void compute_e4m3(const uint32* amax_bits, VU32 clamp, VF q, float* inv, uint8* sf) {
   const hn::Repartition<uint8, DF> d8;

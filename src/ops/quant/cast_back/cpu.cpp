@@ -182,11 +182,7 @@ const float* spread_scales(const float* sf, const CastBackPlan& plan,
   float* spread = scratch.spread();
   const int64 num_units = numerics::ceil_div(plan.hidden, plan.unit_cols);
   const int64 block_units = numerics::ceil_div(plan.block_cols, plan.unit_cols);
-  for (int64 begin = 0; begin < num_units; begin += block_units) {
-    const VF scale = hn::Set(kF, *sf++);
-    const int64 end = std::min(begin + block_units, num_units);
-    for (int64 unit = begin; unit < end; unit += kLanes) hn::StoreU(scale, kF, spread + unit);
-  }
+  scales::spread(sf, block_units, 0, num_units, spread);
   pad_scales(spread + num_units);
   return spread;
 }
