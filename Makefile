@@ -11,7 +11,7 @@ test:
 
 build:
 	@scripts/setup.sh build
-	@cmake --preset release
+	@cmake --preset release -DTILEKERNELS_BUILD_TESTS=OFF -DTILEKERNELS_BUILD_BENCH=OFF
 	@cmake --build --preset release
 
 clean:
