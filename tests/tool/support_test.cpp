@@ -8,6 +8,7 @@
 
 #include "paths.h"
 #include "run_tool.h"
+#include "sanitized.h"
 
 namespace tilekernels::tool {
 namespace {
@@ -63,9 +64,9 @@ void compare(const std::vector<Cells>& here, const std::vector<Cells>& recorded)
 }
 
 TEST(Support, TableIsTrue) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "slow here, and the cases run under sanitizers in a test of their own";
-#endif
+  if (kSanitized) {
+    GTEST_SKIP() << "slow here, and the cases run under sanitizers in a test of their own";
+  }
   const ToolRun run = run_tool("verify --support");
   ASSERT_EQ(run.status, 0) << run.err;
   compare(table(run.out), table(read_text(paths::kSource + "/docs/support.md")));
