@@ -14,6 +14,7 @@
 #include "cases/compile.h"
 #include "commands.h"
 #include "out_file.h"
+#include "printable.h"
 #include "select.h"
 #include "tilekernels/error.h"
 
@@ -22,7 +23,7 @@ namespace {
 
 std::string folder() {
   const std::string path = cache_dir();
-  return path.empty() ? "no folder (HOME is not set)" : path;
+  return path.empty() ? "no folder (HOME is not set)" : printable(path);
 }
 
 void print_head() {
@@ -32,7 +33,7 @@ void print_head() {
 
 void print_kernel(const CompiledKernel& kernel) {
   if (kernel.op.empty()) {
-    std::printf("damaged: %s (the next use replaces it)\n", kernel.path.c_str());
+    std::printf("damaged: %s (the next use replaces it)\n", printable(kernel.path).c_str());
     return;
   }
   std::printf("%-18s %-8s %9d %7d %7d %9lld  %s\n", kernel.op.c_str(), kernel.arch.c_str(),

@@ -12,6 +12,7 @@
 #include "commands.h"
 #include "groups.h"
 #include "out_file.h"
+#include "printable.h"
 #include "progress.h"
 #include "tilekernels/checkpoint.h"
 
@@ -227,7 +228,7 @@ std::string to_json(const Options& options, const ConvertReport& report) {
     }
     out["tensors"].push_back(std::move(row));
   }
-  return out.dump(2) + "\n";
+  return json_text(out);
 }
 
 int run_convert(Options& options) {
@@ -293,8 +294,10 @@ Command convert_command(CLI::App& app) {
                    "Plain targets: leave floating tensors that were not FP8");
   parser->add_flag("--missing-scale-is-one", options->convert.missing_scale_is_one,
                    "Take FP8 weights without a scale as they are");
-  parser->add_flag("--measure-error", options->measure, "Measure errors of casts back too");
-  parser->add_flag("--no-measure-error", options->no_measure, "Measure no errors");
+  CLI::Option* const measure =
+      parser->add_flag("--measure-error", options->measure, "Measure errors of casts back too");
+  parser->add_flag("--no-measure-error", options->no_measure, "Measure no errors")
+      ->excludes(measure);
   parser->add_flag("--overwrite", options->convert.overwrite, "Replace an existing checkpoint");
   parser->add_flag("--resume", options->convert.resume, "Continue an interrupted run");
   parser->add_flag("--dry-run", options->convert.dry_run, "Show plan and exact sizes only");

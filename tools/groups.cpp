@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "printable.h"
+
 namespace tilekernels::tool {
 namespace {
 
@@ -108,19 +110,6 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   std::string text = "[";
   for (size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
   return text + "]";
-}
-
-std::string printable(std::string_view text) {
-  std::string out(text);
-  std::replace_if(
-      out.begin(), out.end(),
-      [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, '?');
-  // U+0080..U+009F: a terminal may obey them.
-  for (size_t i = 0; i + 1 < out.size(); ++i) {
-    if (out[i] == '\xC2' && static_cast<unsigned char>(out[i + 1]) < 0xA0)
-      out[i] = out[i + 1] = '?';
-  }
-  return out;
 }
 
 }  // namespace tilekernels::tool

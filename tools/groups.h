@@ -34,7 +34,4 @@ void print_table(const std::vector<std::string>& headings,
 /// "[1024, 4096]".
 std::string shape_text(const std::vector<int64_t>& shape);
 
-/// A name that a file chose, made safe for a terminal.
-std::string printable(std::string_view text);
-
 }  // namespace tilekernels::tool

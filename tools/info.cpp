@@ -6,11 +6,13 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "commands.h"
 #include "machine.h"
+#include "printable.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/version.h"
@@ -49,6 +51,29 @@ std::vector<Setting> settings() {
   };
 }
 
+// A wrong variable keeps the library from reading any. Each is reported and taken out of this
+// process's environment, so that the rest can be shown.
+std::vector<std::string> drop_wrong_variables() {
+  constexpr const char* kRead[] = {"TILEKERNELS_BACKEND", "TILEKERNELS_NUM_THREADS",
+                                   "TILEKERNELS_CPU_TARGET", "TILEKERNELS_CHECK_DATA"};
+  std::vector<std::string> errors;
+  for (;;) {
+    try {
+      get_backend();
+      return errors;
+    } catch (const std::invalid_argument& error) {
+      const std::string text = error.what();
+      const auto* const wrong =
+          std::find_if(std::begin(kRead), std::end(kRead), [&](const char* variable) {
+            return text.find(variable) != std::string::npos && std::getenv(variable) != nullptr;
+          });
+      if (wrong == std::end(kRead)) throw;
+      errors.push_back(text);
+      ::unsetenv(*wrong);
+    }
+  }
+}
+
 bool is_set(const char* variable) { return !text_of(variable, "").empty(); }
 
 // Variables of ours in the environment that no setting reads: most likely misspelt.
@@ -69,7 +94,7 @@ std::string megabytes(int64_t bytes) {
   return bytes == 0 ? "unknown" : std::to_string(bytes >> 20) + " MiB";
 }
 
-void print_text() {
+void print_text(const std::vector<std::string>& errors) {
   const Machine here = machine();
   std::printf("tilekernels %s\n", version());
   std::printf("  built     %s, %s\n", build_type().c_str(), compiler().c_str());
@@ -112,17 +137,20 @@ void print_text() {
                 static_cast<int>(value_width), in_force, meaning, remark);
   };
   for (const Setting& setting : known) {
-    print_setting(setting.variable, setting.in_force.c_str(), setting.meaning,
+    print_setting(setting.variable, printable(setting.in_force).c_str(), setting.meaning,
                   is_set(setting.variable) ? " (set)" : "");
   }
   for (const std::string& variable : unknown) {
-    print_setting(variable.c_str(), "ignored", "no such setting", "");
+    print_setting(printable(variable).c_str(), "ignored", "no such setting", "");
+  }
+  for (const std::string& error : errors) {
+    std::printf("  wrong, every other command refuses it: %s\n", printable(error).c_str());
   }
   std::printf(
       "\nNext: tilekernels verify (checks every op here), tilekernels bench (times them).\n");
 }
 
-void print_json() {
+void print_json(const std::vector<std::string>& errors) {
   nlohmann::ordered_json info = record_head("info");
   const std::vector<Setting> known = settings();
   for (const Setting& setting : known) {
@@ -131,7 +159,8 @@ void print_json() {
                                 {"set", is_set(setting.variable)}});
   }
   info["unknown_variables"] = unknown_variables(known);
-  std::printf("%s\n", info.dump(2).c_str());
+  info["errors"] = errors;
+  std::fputs(json_text(info).c_str(), stdout);
 }
 
 }  // namespace
@@ -142,12 +171,13 @@ Command info_command(CLI::App& app) {
       app.add_subcommand("info", "Show the build, the machine, the backends and the settings");
   parser->add_flag("--json", *json, "Print JSON");
   return {parser, [json] {
+            const std::vector<std::string> errors = drop_wrong_variables();
             if (*json) {
-              print_json();
+              print_json(errors);
             } else {
-              print_text();
+              print_text(errors);
             }
-            return kSuccess;
+            return errors.empty() ? kSuccess : kUsage;
           }};
 }
 

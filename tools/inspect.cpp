@@ -9,6 +9,7 @@
 
 #include "commands.h"
 #include "groups.h"
+#include "printable.h"
 #include "progress.h"
 #include "tilekernels/checkpoint.h"
 
@@ -148,7 +149,7 @@ int run_inspect(const Options& options) {
     info = inspect(options.path, {!options.no_values}, &progress);
   }
   if (options.json) {
-    std::printf("%s\n", to_json(info).dump(2).c_str());
+    std::fputs(json_text(to_json(info)).c_str(), stdout);
     return kSuccess;
   }
   std::printf("%s: %s of %zu tensors in %zu file%s, %s, %lld parameters\n",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "printable.h"
 #include "tilekernels/version.h"
 
 namespace tilekernels::tool {
@@ -31,6 +32,12 @@ int run(int argc, char** argv) {
   return kUsage;
 }
 
+// Errors name files, whose names others chose; the log of a compiler has several lines.
+int report(const std::exception& error, int status) {
+  std::fprintf(stderr, "tilekernels: %s\n", printable(error.what(), /*lines=*/true).c_str());
+  return status;
+}
+
 }  // namespace
 }  // namespace tilekernels::tool
 
@@ -44,10 +51,8 @@ int main(int argc, char** argv) {
     }
     return status;
   } catch (const std::invalid_argument& error) {
-    std::fprintf(stderr, "tilekernels: %s\n", error.what());
-    return kUsage;
+    return report(error, kUsage);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "tilekernels: %s\n", error.what());
-    return kFailure;
+    return report(error, kFailure);
   }
 }

@@ -72,6 +72,16 @@ std::string start_cpu_target() {
   return text == nullptr ? "" : text;
 }
 
+void force_cpu_target(std::string_view op, std::string_view argument, std::string_view target) {
+  if (cpu::force_target(target)) return;
+  std::string names;
+  for (const std::string& candidate : cpu::targets()) {
+    names += (names.empty() ? "" : ", ") + candidate;
+  }
+  throw std::invalid_argument(message(
+      op, argument, names.empty() ? "must be empty here" : "must be one of " + names, target));
+}
+
 // What the environment asks for, read once.
 struct StartValues {
   int backend = start_backend();
@@ -93,11 +103,7 @@ struct Settings {
         amax_clamps[fp4][e4m3_sf] = numerics::default_amax_clamp(fp4, e4m3_sf);
       }
     }
-    if (!cpu::force_target(start.cpu_target)) {
-      throw std::invalid_argument(message("settings", "TILEKERNELS_CPU_TARGET",
-                                          "must be one of tilekernels info's targets",
-                                          start.cpu_target));
-    }
+    force_cpu_target("settings", "TILEKERNELS_CPU_TARGET", start.cpu_target);
   }
 
   const StartValues start;
@@ -180,11 +186,7 @@ std::vector<std::string> cpu_targets() { return cpu::targets(); }
 
 void set_cpu_target(std::string_view target) {
   settings();
-  if (!cpu::force_target(target)) {
-    std::string rule = "must be one of";
-    for (const std::string& candidate : cpu::targets()) rule += " " + candidate;
-    throw std::invalid_argument(message("set_cpu_target", "target", rule, target));
-  }
+  force_cpu_target("set_cpu_target", "target", target);
 }
 
 std::string get_cpu_target() {

@@ -6,6 +6,7 @@
 #include "checkpoint_files.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/error.h"
+#include "tool/run_tool.h"
 
 namespace tilekernels {
 namespace {
@@ -91,13 +92,25 @@ TEST(Inspect, FindsAConfigThatContradictsTheTensors) {
                R"({"quantization_config":{"quant_method":"fp8"},"tie_word_embeddings":false})");
   std::string all = findings(inspect(folder / "m"));
   EXPECT_TRUE(has(all, "config.json claims fp8 quantization, but no tensor is F8_E4M3"));
-  EXPECT_TRUE(has(all, "tie_word_embeddings = false, but there is no lm_head.weight"));
+  EXPECT_TRUE(has(all, "tie_word_embeddings = false, yet there is no lm_head.weight"));
   write_checkpoint(
       folder, "m/model.safetensors",
       {e4m3_tensor("a.weight", {1, 1}), {"a.scale", StDType::kF8E8M0, {1, 1}, "\x7f"}});
   folder.write("m/config.json", "{}");
   all = findings(inspect(folder / "m"));
   EXPECT_TRUE(has(all, "there are FP8 weights, but config.json has no quantization_config"));
+}
+
+TEST(Inspect, ShowsNoControlCharacterOfAName) {
+  const TestFolder folder;
+  write_checkpoint(folder, "x.safetensors", {f32_tensor("a\xc2\x9b\xc3\xa9.bias", {2})});
+  for (const char* options : {" --json", "", " --every-tensor"}) {
+    const std::string shown = tool::run_tool("inspect " + (folder / "x.safetensors") + options).out;
+    EXPECT_FALSE(has(shown, "\xc2\x9b")) << shown;
+    const char* name = options[1] == '-' && options[3] == 'j' ? "a\\u009b\\u00e9.bias"
+                                                              : "a\\xc2\\x9b\xc3\xa9.bias";
+    EXPECT_TRUE(has(shown, name)) << shown;
+  }
 }
 
 TEST(Inspect, RefusesWhatIsNoCheckpoint) {

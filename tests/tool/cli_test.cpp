@@ -111,12 +111,26 @@ TEST(Tool, BadSettingsAreUsageErrorsThatNameTheVariable) {
        {"TILEKERNELS_BACKEND=gpu", "TILEKERNELS_NUM_THREADS=many", "TILEKERNELS_NUM_THREADS=-1",
         "TILEKERNELS_CHECK_DATA=maybe", "TILEKERNELS_CPU_TARGET=NOSUCH"}) {
     const std::string variable = std::string(setting).substr(0, std::string(setting).find('='));
-    for (const char* command : {"info", "verify topk_gate"}) {
-      const ToolRun run = run_tool(command, setting);
-      EXPECT_EQ(run.status, 2) << setting << " " << command;
-      EXPECT_TRUE(has(run.err, variable)) << run.err;
-    }
+    const ToolRun run = run_tool("verify topk_gate", setting);
+    EXPECT_EQ(run.status, 2) << setting;
+    EXPECT_TRUE(has(run.err, variable)) << run.err;
   }
+}
+
+TEST(Info, ReportsWrongSettingsAndShowsTheRest) {
+  const std::string wrong =
+      "TILEKERNELS_CPU_TARGET=NO\x9b TILEKERNELS_BACKEND=gpu TILEKERNELS_NUM_THREADS=3";
+  const ToolRun run = run_tool("info", wrong);
+  EXPECT_EQ(run.status, 2);
+  EXPECT_TRUE(has(run.out, "TILEKERNELS_BACKEND must be reference, cpu, cuda or ascend, got gpu"))
+      << run.out;
+  EXPECT_TRUE(has(run.out, "TILEKERNELS_CPU_TARGET must be ")) << run.out;
+  EXPECT_TRUE(has(run.out, ", got NO\\x9b")) << run.out;
+  EXPECT_TRUE(has(squeezed(run.out), "TILEKERNELS_NUM_THREADS 3 ")) << run.out;
+  EXPECT_TRUE(has(run.out, "Backends")) << run.out;
+  const ToolRun as_json = run_tool("info --json", wrong);
+  EXPECT_EQ(as_json.status, 2);
+  EXPECT_EQ(json::parse(as_json.out)["errors"].size(), 2u);
 }
 
 TEST(Info, ShowsEveryBackendAndSettingOnOneScreen) {
