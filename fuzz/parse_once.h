@@ -65,7 +65,7 @@ inline std::string seed_input(unsigned i) {
       R"({"f4":{"dtype":"F4","shape":[2,8],"data_offsets":[0,8]},)"
       R"("none":{"dtype":"BF16","shape":[0],"data_offsets":[8,8]}})",
       "{}",
-      R"({"weight_map":{}})",
+      R"({"weight_map":{"t":"x.safetensors"}})",
   };
   const unsigned kinds[] = {0, 1, 2, 0, 0, 1};
   const unsigned sizes[] = {10, 0, 0, 8, 0, 0};

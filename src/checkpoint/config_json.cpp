@@ -24,7 +24,6 @@ bool is_nested_config(const std::string& key, const Json& value) {
 }
 
 const Json* find_quant_config(const Json& config) {
-  if (!config.is_object()) return nullptr;
   if (const Json* found = io::find_member(config, kQuantConfig)) return found;
   const Json* text = io::find_member(config, "text_config");
   return text == nullptr ? nullptr : io::find_member(*text, kQuantConfig);
@@ -44,6 +43,26 @@ void merge_plain_modules(Json* quant_config, const std::vector<std::string>& mod
   for (const std::string& module : modules) {
     if (std::find(list.begin(), list.end(), module) == list.end()) list.push_back(module);
   }
+}
+
+bool has_tensor(const Source& source, std::string_view end) {
+  for (const Shard& shard : source.shards) {
+    for (const io::TensorEntry& tensor : shard.header.tensors) {
+      if (("." + tensor.name).ends_with(end)) return true;
+    }
+  }
+  return false;
+}
+
+// Encoders have no head to miss.
+bool expects_head(const Json& config) {
+  const Json* architectures = io::find_member(config, "architectures");
+  if (architectures == nullptr || !architectures->is_array()) return true;
+  return std::any_of(architectures->begin(), architectures->end(), [](const Json& entry) {
+    if (!entry.is_string()) return false;
+    const std::string& text = entry.get_ref<const std::string&>();
+    return text.find("LM") != std::string::npos || text.ends_with("ForConditionalGeneration");
+  });
 }
 
 }  // namespace
@@ -76,7 +95,6 @@ QuantClaim read_claim(const Json& config, const std::string& where) {
 
 Json rewrite_config(const Json& config, const ConfigChange& change) {
   Json out = config;
-  if (!out.is_object()) return out;
   const auto for_each_part = [&](auto&& act) {
     act(&out);
     for (auto& [key, value] : out.items()) {
@@ -105,37 +123,23 @@ Json rewrite_config(const Json& config, const ConfigChange& change) {
   return out;
 }
 
-TiedEmbeddings tied_embeddings(const Source& source) {
-  TiedEmbeddings tied;
-  if (!source.config) return tied;
+std::string tied_contradiction(const Source& source) {
+  if (!source.config) return "";
   const Json* flag = io::find_member(*source.config, "tie_word_embeddings");
   if (flag == nullptr) {
     const Json* text = io::find_member(*source.config, "text_config");
     if (text != nullptr) flag = io::find_member(*text, "tie_word_embeddings");
   }
-  tied.has_flag = flag != nullptr && flag->is_boolean();
-  tied.tied = tied.has_flag && flag->get<bool>();
-  for (size_t s = 0; s < source.shards.size(); ++s) {
-    const auto& tensors = source.shards[s].header.tensors;
-    for (size_t t = 0; t < tensors.size(); ++t) {
-      const TensorRef ref{static_cast<int>(s), static_cast<int>(t)};
-      if (("." + tensors[t].name).ends_with(".lm_head.weight")) tied.head = ref;
-      if (("." + tensors[t].name).ends_with(".embed_tokens.weight")) tied.embedding = ref;
-    }
+  if (flag == nullptr || !flag->is_boolean()) return "";
+  if (!has_tensor(source, ".embed_tokens.weight")) return "";
+  const bool has_head = has_tensor(source, ".lm_head.weight");
+  if (flag->get<bool>()) {
+    return has_head ? "config.json says tie_word_embeddings = true, yet there is an lm_head.weight"
+                    : "";
   }
-  // Encoders have no head to miss.
-  const Json* architectures = io::find_member(*source.config, "architectures");
-  if (architectures == nullptr || !architectures->is_array()) {
-    tied.expects_head = true;
-  } else {
-    for (const Json& entry : *architectures) {
-      if (!entry.is_string()) continue;
-      const std::string& text = entry.get_ref<const std::string&>();
-      tied.expects_head |=
-          text.find("LM") != std::string::npos || text.ends_with("ForConditionalGeneration");
-    }
-  }
-  return tied;
+  return has_head || !expects_head(*source.config)
+             ? ""
+             : "config.json says tie_word_embeddings = false, yet there is no lm_head.weight";
 }
 
 std::string describe_model(const Json& config) {

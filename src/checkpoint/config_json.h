@@ -28,15 +28,9 @@ struct ConfigChange {
 /// fit the tensors; every other key and the order are kept.
 io::Json rewrite_config(const io::Json& config, const ConfigChange& change);
 
-/// What config.json and the tensors say about a head that shares the embedding.
-struct TiedEmbeddings {
-  bool has_flag = false;
-  bool tied = false;
-  TensorRef embedding;
-  TensorRef head;
-  bool expects_head = false;
-};
-TiedEmbeddings tied_embeddings(const Source& source);
+/// Where tie_word_embeddings and the tensors contradict each other, one sentence that says so; else
+/// empty.
+std::string tied_contradiction(const Source& source);
 
 /// "Qwen3ForCausalLM (qwen3)".
 std::string describe_model(const io::Json& config);

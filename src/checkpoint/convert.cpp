@@ -15,6 +15,8 @@
 #include "checkpoint/publish.h"
 #include "checkpoint/source.h"
 #include "checkpoint/values.h"
+#include "core/check.h"
+#include "core/message.h"
 #include "io/json.h"
 #include "io/text.h"
 #include "runtime/cpu/parallel.h"
@@ -32,15 +34,9 @@ namespace fs = std::filesystem;
 constexpr int64_t kMaxShardsAtOnce = 40;
 
 void check_options(const ConvertOptions& options) {
-  if (options.num_ranks < 1) {
-    throw std::invalid_argument("[convert] num_ranks must be at least 1, got " +
-                                std::to_string(options.num_ranks));
-  }
-  if (options.rank < 0 || options.rank >= options.num_ranks) {
-    throw std::invalid_argument("[convert] rank must be in 0.." +
-                                std::to_string(options.num_ranks - 1) + ", got " +
-                                std::to_string(options.rank));
-  }
+  const Check check("convert");
+  check.require(options.num_ranks >= 1, "num_ranks", "must be at least 1", options.num_ranks);
+  check.range("rank", options.rank, 0, options.num_ranks - 1);
 }
 
 // What must be equal for two runs to continue each other: input files and whatever decides bytes.
@@ -65,7 +61,7 @@ std::string identity(const Source& source, const ConvertOptions& options) {
   if (source.config) add_file(source.path + "/" + kConfigName);
   if (source.index) add_file(source.path + "/" + kIndexName);
   state["files"] = std::move(files);
-  return state.dump() + "\n";
+  return io::json_line(state);
 }
 
 class Conversion {
@@ -119,7 +115,7 @@ class Conversion {
     } catch (const BackendError& error) {
       throw BackendError(error.what() + kept(partial));
     } catch (const fs::filesystem_error& error) {
-      throw BackendError(std::string("[convert] ") + error.what() + kept(partial));
+      throw BackendError(message("convert", io::file_system_text(error) + kept(partial)));
     }
   }
 
@@ -267,7 +263,7 @@ ConvertReport convert(const std::string& in, const std::string& out, const Conve
   try {
     return checkpoint::Conversion(in, out, options, progress).run();
   } catch (const std::filesystem::filesystem_error& error) {
-    throw BackendError(std::string("[convert] ") + error.what());
+    throw BackendError(message("convert", io::file_system_text(error)));
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "checkpoint/grid.h"
 #include "checkpoint/values.h"
+#include "core/message.h"
 #include "numerics/formats.h"
 #include "runtime/cpu/parallel.h"
 #include "tilekernels/config.h"
@@ -83,7 +84,7 @@ class ShardRun {
                                   first_tile_.begin() - 1);
           act(worker, job, i - first_tile_[job], figures_[static_cast<size_t>(i)]);
           if (progress != nullptr && progress->cancelled()) {
-            throw Cancelled("[convert] stopped; nothing was published");
+            throw Cancelled(message("convert", "stopped; nothing was published"));
           }
         }
       } catch (...) {
@@ -299,6 +300,19 @@ class ShardRun {
     }
   }
 
+  // How many numbers of a tile became Inf though their scale is finite.
+  static int64_t clipped(StDType to, const char* out, const Tile& t, BlockSize block,
+                         const float* sf) {
+    const int64_t sf_cols = scale_tile(t, block).cols;
+    int64_t count = 0;
+    for (int64_t i = 0; i < t.numel(); ++i) {
+      const int64_t row = (t.row % block.rows + i / t.cols) / block.rows;
+      if (!std::isfinite(sf[row * sf_cols + i % t.cols / block.cols])) continue;
+      count += count_non_finite(to, out + i * width(to), 1).num_inf;
+    }
+    return count;
+  }
+
   template <class Write>
   int64_t cast_back_tile(Worker& worker, const Job& job, const Grid& grid, const Tile& t,
                          BlockFigures& figures, Write& write) {
@@ -323,7 +337,10 @@ class ShardRun {
     write_tile(write, job.out, width(to), grid, t, out, figures);
     const NonFinite after = count_non_finite(to, out, t.numel());
     figures.num_nan = after.num_nan;
-    figures.num_saturated = after.num_inf;
+    figures.num_saturated =
+        after.num_inf == 0 || !job.scale.found()
+            ? after.num_inf
+            : clipped(to, out, t, job.block, static_cast<const float*>(sf.data));
     if (measures(job)) {
       float* exact = worker.exact.get<float>(t.numel());
       float* wide = worker.after.get<float>(t.numel());

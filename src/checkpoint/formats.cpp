@@ -5,6 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <stdexcept>
+
+#include "core/message.h"
+#include "io/text.h"
 
 namespace tilekernels {
 namespace checkpoint {
@@ -88,9 +92,12 @@ std::vector<int64_t> scale_shape(const std::vector<int64_t>& weight, BlockSize b
   return shape;
 }
 
+std::string block_text(BlockSize block) {
+  return std::to_string(block.rows) + "x" + std::to_string(block.cols);
+}
+
 std::string scaled_format(StDType codes, StDType scale, BlockSize block) {
-  return std::string(name(codes)) + " x " + std::string(name(scale)) + " per " +
-         std::to_string(block.rows) + "x" + std::to_string(block.cols);
+  return std::string(name(codes)) + " x " + std::string(name(scale)) + " per " + block_text(block);
 }
 
 }  // namespace checkpoint
@@ -109,8 +116,8 @@ CheckpointFormat checkpoint_format_from_name(std::string_view text) {
     if (target.name == text) return target.id;
     known += (known.empty() ? "" : ", ") + std::string(target.name);
   }
-  throw std::invalid_argument("[convert] format must be one of " + known + ", got \"" +
-                              std::string(text) + "\"");
+  throw std::invalid_argument(
+      message("convert", "format", "must be one of " + known, io::quote(text)));
 }
 
 std::string_view name(TensorAction action) {

@@ -58,6 +58,9 @@ bool is_unknown_part(const io::TensorEntry& tensor);
 /// The shape of the scales of a weight: leading dimensions kept, the last two in blocks.
 std::vector<int64_t> scale_shape(const std::vector<int64_t>& weight, BlockSize block);
 
+/// "128x128".
+std::string block_text(BlockSize block);
+
 /// "F8_E4M3 x F32 per 128x128".
 std::string scaled_format(io::StDType codes, io::StDType scale, BlockSize block);
 

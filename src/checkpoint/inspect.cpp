@@ -11,6 +11,7 @@
 #include "checkpoint/formats.h"
 #include "checkpoint/source.h"
 #include "checkpoint/values.h"
+#include "core/message.h"
 #include "io/text.h"
 #include "numerics/formats.h"
 #include "runtime/cpu/parallel.h"
@@ -89,8 +90,7 @@ class Inspection {
     if (claim.present) {
       info_.quantization = claim.method.empty() ? "of an unnamed method" : claim.method;
       if (!claim.fmt.empty()) info_.quantization += " " + claim.fmt;
-      info_.quantization += ", blocks of " + std::to_string(claim.block.rows) + "x" +
-                            std::to_string(claim.block.cols);
+      info_.quantization += ", blocks of " + block_text(claim.block);
       if (!claim.scale_fmt.empty()) info_.quantization += ", scales " + claim.scale_fmt;
     }
     for (size_t s = 0; s < source_.shards.size(); ++s) {
@@ -176,7 +176,7 @@ class Inspection {
           add(seen, &numbers_[i]);
           if (progress_ == nullptr) continue;
           progress_->advance(static_cast<int64_t>(piece.size()));
-          if (progress_->cancelled()) throw Cancelled("[inspect] stopped");
+          if (progress_->cancelled()) throw Cancelled(message("inspect", "stopped"));
         }
       } catch (...) {
         stop = true;
@@ -251,9 +251,7 @@ class Inspection {
                sf.shape != expected) {
       find(tensor.name, "scale of shape " + io::shape_text(sf.shape) + ", but " + weight.name +
                             " of shape " + io::shape_text(weight.shape) + " in blocks of " +
-                            std::to_string(source_.claim.block.rows) + "x" +
-                            std::to_string(source_.claim.block.cols) + " needs " +
-                            io::shape_text(expected));
+                            block_text(source_.claim.block) + " needs " + io::shape_text(expected));
     }
     if (!is_scale_dtype(sf.dtype)) {
       find(tensor.name, "scale of unknown format " + std::string(name(sf.dtype)));
@@ -282,14 +280,8 @@ class Inspection {
     if (source_.config && !source_.claim.present && has_codes) {
       find("", "there are FP8 weights, but config.json has no quantization_config");
     }
-    const TiedEmbeddings tied = tied_embeddings(source_);
-    if (tied.has_flag && !tied.tied && !tied.head.found() && tied.embedding.found() &&
-        tied.expects_head) {
-      find("", "config.json says tie_word_embeddings = false, but there is no lm_head.weight");
-    }
-    if (tied.tied && tied.head.found() && tied.embedding.found()) {
-      find("", "config.json says tie_word_embeddings = true, but there is an lm_head.weight");
-    }
+    const std::string contradiction = tied_contradiction(source_);
+    if (!contradiction.empty()) find("", contradiction);
   }
 
   Source source_;
@@ -308,7 +300,7 @@ CheckpointInfo inspect(const std::string& path, const InspectOptions& options, P
   try {
     return checkpoint::Inspection(path, options, progress).run();
   } catch (const std::filesystem::filesystem_error& error) {
-    throw BackendError(std::string("[inspect] ") + error.what());
+    throw BackendError(message("inspect", io::file_system_text(error)));
   }
 }
 

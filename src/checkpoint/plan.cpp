@@ -8,6 +8,7 @@
 
 #include "checkpoint/config_json.h"
 #include "checkpoint/policy.h"
+#include "core/message.h"
 #include "io/text.h"
 #include "tilekernels/error.h"
 
@@ -57,14 +58,15 @@ class Planner {
   void check_claim() {
     const QuantClaim& claim = source_.claim;
     if (!claim.present) return;
-    const std::string where = "[convert] " + source_.path + "/config.json: quantization_config.";
+    const std::string where = source_.path + "/config.json: quantization_config.";
     if (claim.method != "fp8") {
-      throw Unsupported(where + "quant_method must be \"fp8\", the only one known here, got " +
-                        (claim.method.empty() ? "none" : io::quote(claim.method)));
+      throw Unsupported(message("convert", where + "quant_method",
+                                "must be \"fp8\", the only one known here",
+                                claim.method.empty() ? "none" : io::quote(claim.method)));
     }
     if (!claim.fmt.empty() && claim.fmt != "e4m3") {
-      throw Unsupported(where + "fmt must be \"e4m3\", the only one known here, got " +
-                        io::quote(claim.fmt));
+      throw Unsupported(message("convert", where + "fmt",
+                                "must be \"e4m3\", the only one known here", io::quote(claim.fmt)));
     }
   }
 
@@ -113,8 +115,7 @@ class Planner {
       io::malformed(at(scale),
                     "the scale must have shape " + io::shape_text(expected) + " for weight " +
                         io::quote(weight.name) + " of shape " + io::shape_text(weight.shape) +
-                        " in blocks of " + std::to_string(source_.claim.block.rows) + "x" +
-                        std::to_string(source_.claim.block.cols),
+                        " in blocks of " + block_text(source_.claim.block),
                     io::shape_text(scale.shape));
     }
   }
@@ -174,9 +175,10 @@ class Planner {
     }
     if (io::bits(entry.dtype) < 16 && entry.dtype != StDType::kU8 && entry.dtype != StDType::kI8 &&
         entry.dtype != StDType::kBool) {
-      throw Unsupported("[convert] " + at(entry) + ": the format must be one that is known here " +
-                        "(F32, F16, BF16, F8_E4M3 with block scales) or the tensor ignored, got " +
-                        std::string(name(entry.dtype)));
+      throw Unsupported(message("convert", at(entry) + ": the format",
+                                "must be one that is known here (F32, F16, BF16, F8_E4M3 with "
+                                "block scales) or the tensor ignored",
+                                name(entry.dtype)));
     }
     copy(ref, std::string(name(entry.dtype)) + " is not converted");
   }
@@ -213,10 +215,9 @@ class Planner {
     const QuantScheme& scheme = *target_.scheme;
     const BlockSize block = source_.claim.block;
     if (block.rows != scheme.block.rows || block.cols != scheme.block.cols) {
-      throw Unsupported("[convert] " + at(entry) + ": the blocks of FP8 weights must be " +
-                        std::to_string(scheme.block.rows) + "x" +
-                        std::to_string(scheme.block.cols) + " as the target's, got " +
-                        std::to_string(block.rows) + "x" + std::to_string(block.cols));
+      throw Unsupported(message("convert", at(entry) + ": the blocks of FP8 weights",
+                                "must be " + block_text(scheme.block) + " as the target's",
+                                block_text(block)));
     }
     has_codes_ = true;
     copy(ref, "already FP8");
@@ -338,17 +339,9 @@ class Planner {
   }
 
   void check_tied() {
-    const TiedEmbeddings tied = tied_embeddings(source_);
-    if (!tied.has_flag) return;
-    if (!tied.tied && !tied.head.found() && tied.embedding.found() && tied.expects_head) {
-      plan_.warnings.push_back(
-          "config.json says tie_word_embeddings = false, yet there is no lm_head.weight; none is "
-          "invented");
-    }
-    if (tied.tied && tied.head.found() && tied.embedding.found()) {
-      plan_.warnings.push_back(
-          "config.json says tie_word_embeddings = true, yet there is an lm_head.weight; it and the "
-          "embedding are treated alike");
+    const std::string contradiction = tied_contradiction(source_);
+    if (!contradiction.empty()) {
+      plan_.warnings.push_back(contradiction + "; the tensors are taken as they are");
     }
   }
 
@@ -395,10 +388,9 @@ class Planner {
     const BlockSize block = target_.scheme->block;
     const bool same_block = claim.block.rows == block.rows && claim.block.cols == block.cols;
     if (!same_block && !ignored_codes_.empty()) {
-      throw Unsupported("[convert] ignored weight " + io::quote(ignored_codes_) +
-                        " must have blocks of " + std::to_string(block.rows) + "x" +
-                        std::to_string(block.cols) + " as the new ones, got " +
-                        std::to_string(claim.block.rows) + "x" + std::to_string(claim.block.cols));
+      throw Unsupported(message("convert", "ignored weight " + io::quote(ignored_codes_),
+                                "must have blocks of " + block_text(block) + " as the new ones",
+                                block_text(claim.block)));
     }
     return same_block && claim.scale_fmt.empty();
   }

@@ -13,6 +13,7 @@
 #include <stdexcept>
 
 #include "checkpoint/formats.h"
+#include "core/message.h"
 #include "io/text.h"
 
 namespace tilekernels::checkpoint {
@@ -77,9 +78,9 @@ NamePatterns::NamePatterns(const std::vector<std::string>& patterns, std::string
       try {
         pattern.expression.assign(text.substr(kExpression.size()));
       } catch (const std::regex_error& error) {
-        throw std::invalid_argument("[convert] " + std::string(option) +
-                                    " must hold valid expressions after re:, got " +
-                                    io::quote(text) + " (" + error.what() + ")");
+        throw std::invalid_argument(message(
+            "convert", option,
+            "must hold valid expressions after re:", io::quote(text) + " (" + error.what() + ")"));
       }
     }
     patterns_->push_back(std::move(pattern));
@@ -129,9 +130,9 @@ CastDecision decide_cast(const io::TensorEntry& tensor, const NamePatterns& igno
     return {false, "--ignore " + *pattern};
   if (const std::string* pattern = include.match(tensor.name)) {
     if (rank != 2 && rank != 3) {
-      throw std::invalid_argument("[convert] include must match matrices and stacks of them, got " +
-                                  io::quote(tensor.name) + " of shape " +
-                                  io::shape_text(tensor.shape));
+      throw std::invalid_argument(
+          message("convert", "include", "must match matrices and stacks of them",
+                  io::quote(tensor.name) + " of shape " + io::shape_text(tensor.shape)));
     }
     return {true, "--include " + *pattern};
   }

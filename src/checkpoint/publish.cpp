@@ -10,9 +10,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <stdexcept>
 
+#include "core/message.h"
 #include "io/json.h"
 #include "io/text.h"
 #include "tilekernels/error.h"
@@ -25,6 +27,11 @@ using io::Json;
 
 constexpr int64_t kMaxStateBytes = int64_t{64} << 20;
 constexpr int64_t kCopyBytes = int64_t{1} << 20;
+constexpr char kPartialEnd[] = ".tilekernels-partial";
+constexpr char kOldEnd[] = "-old";
+// What names of files may have on Linux, less what unfinished work adds to them.
+constexpr size_t kMaxOutNameBytes = NAME_MAX - (sizeof kPartialEnd + sizeof kOldEnd - 1);
+constexpr size_t kMaxShardNameBytes = NAME_MAX - (sizeof "..writing" - 1);
 
 std::string parent_of(const std::string& path) {
   const std::string parent = fs::path(path).parent_path();
@@ -50,8 +57,8 @@ int lock_file(const std::string& path, int operation) {
       ::close(fd);
       if (reason == EINTR) continue;
       if (reason == EWOULDBLOCK) {
-        throw BackendError("[convert] " + path +
-                           ": must not be held by another run into the same output");
+        throw BackendError(message("convert", path + ":", "must be free",
+                                   "another run into the same output, which holds it"));
       }
       errno = reason;
       io::throw_errno(path, "flock");
@@ -90,14 +97,15 @@ PartialOutput::PartialOutput(const std::string& out, Role role, int rank,
                              const std::string& identity, bool resume, bool durable)
     : out_(out), durable_(durable), shared_(role != Role::kWhole) {
   const std::string name = fs::path(out).filename();
-  folder_ = parent_of(out) + "/." + name + ".tilekernels-partial";
+  folder_ = parent_of(out) + "/." + name + kPartialEnd;
   const fs::file_status status = fs::symlink_status(folder_);
   if (fs::exists(status) && !fs::is_directory(status)) {
-    throw BackendError("[convert] " + folder_ + ": must be a folder or free, for unfinished work");
+    throw BackendError(message("convert", folder_ + ":",
+                               "must be a folder or free, for unfinished work", "something else"));
   }
   if (role == Role::kPublisher && !fs::exists(status)) {
-    throw std::invalid_argument("[convert] publish needs the work of ranks in " + folder_ +
-                                ", got none");
+    throw std::invalid_argument(
+        message("convert", "publish", "must find the work of ranks in " + folder_, "none"));
   }
   make_folder(folder_);
   try {
@@ -143,8 +151,9 @@ void PartialOutput::begin(const std::string& identity, Role role, bool resume) {
   if (role == Role::kWhole && !resume) {
     std::error_code error;
     remove_contents(error);
-    if (error)
-      throw BackendError("[convert] " + folder_ + ": cannot be cleared: " + error.message());
+    if (error) {
+      throw BackendError(message("convert", folder_ + ": cannot be cleared: " + error.message()));
+    }
   }
   make_folder(out_folder());
   make_folder(folder_ + "/done");
@@ -159,10 +168,9 @@ void PartialOutput::begin(const std::string& identity, Role role, bool resume) {
     }
   }
   if (io::read_small_file(path, kMaxStateBytes) != identity) {
-    throw std::invalid_argument(
-        "[convert] resume must continue the same input and options, got unfinished work of other "
-        "ones in " +
-        folder_);
+    throw std::invalid_argument(message("convert", "resume",
+                                        "must continue the same input and options",
+                                        "unfinished work of other ones in " + folder_));
   }
 }
 
@@ -251,7 +259,7 @@ void PartialOutput::publish(bool is_folder, bool overwrite) {
     if (errno != EINVAL && errno != ENOSYS && errno != ENOTSUP) io::throw_errno(out_, "exchange");
     // No exchange on this file system: two steps, and back if the second fails. The old output
     // lies where no run ever clears, until the new one stands.
-    const std::string old = folder_ + "-old";
+    const std::string old = folder_ + kOldEnd;
     io::rename_path(out_, old);
     try {
       io::rename_path(from, out_);
@@ -268,11 +276,24 @@ void PartialOutput::publish(bool is_folder, bool overwrite) {
 
 void check_output_path(const Source& source, const std::string& out, bool overwrite) {
   const auto fail = [&](const std::string& rule, const std::string& got) {
-    throw std::invalid_argument("[convert] out " + rule + ", got " + io::quote(out) + got);
+    throw std::invalid_argument(message("convert", "out", rule, io::quote(out) + got));
   };
   const fs::path path(out);
   if (out.empty() || path.filename().empty() || path.filename() == "." || path.filename() == "..") {
     fail("must be a path that ends in a name", "");
+  }
+  const std::string name = path.filename();
+  if (name.size() > kMaxOutNameBytes) {
+    fail("must have a name of at most " + std::to_string(kMaxOutNameBytes) + " bytes",
+         ", a name of " + std::to_string(name.size()));
+  }
+  for (const Shard& shard : source.shards) {
+    if (source.is_folder && shard.file_name.size() > kMaxShardNameBytes) {
+      io::malformed(source.path,
+                    "names of shards must have at most " + std::to_string(kMaxShardNameBytes) +
+                        " bytes to be written again",
+                    io::quote(shard.file_name));
+    }
   }
   if (!source.is_folder && path.extension() != ".safetensors") {
     fail("must end in .safetensors because the input is a file", "");
@@ -321,9 +342,9 @@ void check_free_space(const std::string& out, int64_t bytes) {
   if (::statvfs(parent.c_str(), &status) != 0) io::throw_errno(parent, "statvfs");
   const double free = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
   if (free < static_cast<double>(bytes)) {
-    throw BackendError("[convert] " + parent + ": free space must be at least " +
-                       std::to_string(bytes) + " bytes, got " +
-                       std::to_string(static_cast<int64_t>(free)));
+    throw BackendError(message("convert", parent + ": free space",
+                               "must be at least " + std::to_string(bytes) + " bytes",
+                               static_cast<int64_t>(free)));
   }
 }
 
@@ -344,7 +365,7 @@ void copy_side_file(const SideFile& file, const std::string& folder, bool durabl
     from.read_at(offset, block.data(), count);
     to.write_at(offset, block.data(), count);
     if (progress != nullptr && progress->cancelled()) {
-      throw Cancelled("[convert] stopped; nothing was published");
+      throw Cancelled(message("convert", "stopped; nothing was published"));
     }
   }
   if (durable) to.sync();

@@ -8,6 +8,7 @@
 
 #include "checkpoint/config_json.h"
 #include "checkpoint/formats.h"
+#include "core/message.h"
 #include "io/text.h"
 #include "tilekernels/error.h"
 
@@ -179,13 +180,13 @@ Source open_source(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(source.path, error);
   if (status.type() == fs::file_type::none) {
-    throw BackendError("[checkpoint] " + path + ": cannot be reached: " + error.message());
+    throw BackendError(message("checkpoint", path + ": cannot be reached: " + error.message()));
   }
   source.is_folder = fs::is_directory(status);
   if (!source.is_folder && !fs::is_regular_file(status)) {
-    throw std::invalid_argument("[checkpoint] " + path +
-                                ": must be a .safetensors file or a folder, got " +
-                                (fs::exists(status) ? "something else" : "nothing there"));
+    throw std::invalid_argument(message("checkpoint", path + ":",
+                                        "must be a .safetensors file or a folder",
+                                        fs::exists(status) ? "something else" : "nothing there"));
   }
   if (!source.is_folder) {
     add_shard(&source, "", fs::path(source.path).filename());
@@ -198,14 +199,17 @@ Source open_source(const std::string& path) {
   }
   for (const std::string& name : shard_names(source)) add_shard(&source, source.path, name);
   if (source.shards.empty()) {
-    throw std::invalid_argument("[checkpoint] " + path +
-                                ": must hold .safetensors files, got none");
+    throw std::invalid_argument(
+        message("checkpoint", path + ":", "must hold .safetensors files", "none"));
   }
   collect_names(&source);
   if (source.index) check_index(&source);
   const std::string config_path = source.path + "/" + kConfigName;
   if (fs::exists(config_path)) {
     source.config = io::parse_json(io::read_small_file(config_path, kMaxConfigBytes), config_path);
+    if (!source.config->is_object()) {
+      io::malformed(config_path, "the file must hold a JSON object", source.config->type_name());
+    }
     source.claim = read_claim(*source.config, config_path);
   }
   const fs::path root = fs::canonical(source.path);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/message.h"
 #include "io/text.h"
 #include "tilekernels/error.h"
 
@@ -37,7 +38,8 @@ void require_regular(int fd, const std::string& path) {
   }
   if (!S_ISREG(status.st_mode)) {
     ::close(fd);
-    throw BackendError("[checkpoint] " + path + ": must be a regular file");
+    throw BackendError(
+        message("checkpoint", path + ":", "must be a regular file", "something else"));
   }
 }
 
@@ -46,8 +48,8 @@ void require_regular(int fd, const std::string& path) {
 void throw_errno(const std::string& path, const std::string& call) {
   const int reason = errno;
   char text[128] = {};
-  throw BackendError("[checkpoint] " + path + ": " + call +
-                     " failed: " + ::strerror_r(reason, text, sizeof text));
+  throw BackendError(message(
+      "checkpoint", path + ": " + call + " failed: " + ::strerror_r(reason, text, sizeof text)));
 }
 
 File::~File() {

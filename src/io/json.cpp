@@ -118,4 +118,8 @@ const Json* find_member(const Json& object, std::string_view key) {
 
 std::string dump_json(const Json& value) { return value.dump(2) + "\n"; }
 
+std::string json_line(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace tilekernels::io

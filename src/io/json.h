@@ -20,4 +20,7 @@ const Json* find_member(const Json& object, std::string_view key);
 /// Serialised as transformers writes it: two spaces of indentation and a final newline.
 std::string dump_json(const Json& value);
 
+/// On one line; bytes that are no UTF-8, as paths may hold, become U+FFFD.
+std::string json_line(const Json& value);
+
 }  // namespace tilekernels::io

@@ -160,6 +160,7 @@ Index parse_index(std::string_view text, const std::string& where) {
     }
     index.metadata = metadata->dump();
   }
+  if (map->empty()) malformed(where, "weight_map must name at least one tensor", "none");
   return index;
 }
 

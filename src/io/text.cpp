@@ -1,6 +1,7 @@
 // Words of file messages: quoting of names that a hostile file chose, joining, sizes.
 #include "io/text.h"
 
+#include "core/message.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::io {
@@ -72,8 +73,12 @@ std::string shape_text(const std::vector<int64_t>& shape) {
   return out + "]";
 }
 
+std::string file_system_text(const std::filesystem::filesystem_error& error) {
+  return error.path1().string() + ": " + error.code().message();
+}
+
 void malformed(const std::string& where, const std::string& rule, const std::string& got) {
-  throw DataError("[checkpoint] " + where + ": " + rule + ", got " + got, -1);
+  throw DataError(message("checkpoint", where + ":", rule, got), -1);
 }
 
 }  // namespace tilekernels::io

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,9 @@ std::string quote(std::string_view text);
 
 /// "[2, 128]".
 std::string shape_text(const std::vector<int64_t>& shape);
+
+/// "path: reason", without the standard library's own words.
+std::string file_system_text(const std::filesystem::filesystem_error& error);
 
 /// Throws DataError with "[checkpoint] where: rule, got value" (row -1: the fault is in a file).
 [[noreturn]] void malformed(const std::string& where, const std::string& rule,

@@ -217,6 +217,20 @@ TEST_F(Convert, BadBlocksAndNanAreReported) {
   EXPECT_LT(bad.error->relative_rms, 0.04);  // the other blocks
 }
 
+// What an infinite scale makes infinite was not cut off by the target's range.
+TEST_F(Convert, OnlyClippedNumbersCountAsSaturated) {
+  MadeTensor weight = e4m3_tensor("a.weight", {256, 256});
+  std::vector<uint8_t> codes(256 * 256, 0x38);  // 1
+  codes[130] = codes[200 * 256] = 0x7E;         // 448
+  weight.bytes = bytes_of(codes);
+  const float big = 0x1p120f;  // 448 times this is beyond f32
+  given({weight,
+         {"a.weight_scale_inv", StDType::kF32, {2, 2}, bytes_of<float>({INFINITY, big, big, 1})}});
+  const ConvertReport report = run(to(CheckpointFormat::kBF16));
+  EXPECT_EQ(row(report, "a.weight").num_saturated, 2);
+  EXPECT_EQ(row(report, "a.weight").num_bad_blocks, 1);
+}
+
 TEST_F(Convert, PlainFormatsRoundOnce) {
   const float tie = 1.0f + 0x1p-8f;  // halfway between two bf16 numbers
   const std::vector<float> values = {1.0f,     tie,     -0.0f,    1e-40f,

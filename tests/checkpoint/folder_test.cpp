@@ -310,6 +310,42 @@ TEST_F(Folder, OtherFilesAreCopiedAndNoLinkLeadsOut) {
   EXPECT_EQ(report.bytes_written, bytes);
 }
 
+// Shards, index and config.json are read through links wherever they lead; the output has none.
+TEST_F(Folder, LinksAreFollowedForReadingOnly) {
+  given({bf16_tensor("a", {3})}, {bf16_tensor("b", {3})});
+  folder_.write("in/config.json", "{}");
+  std::filesystem::create_directory(folder_ / "links");
+  for (const char* file : {kOne, kTwo, kIndex, "config.json"}) {
+    std::filesystem::create_symlink(in() + "/" + file, folder_ / "links/" + file);
+  }
+  std::map<std::string, std::string> before;
+  for (const std::string& file : folder_.list("in")) before[file] = folder_.read("in/" + file);
+  ConvertOptions options;
+  options.to = CheckpointFormat::kF32;
+  convert(folder_ / "links", out(), options);
+  options.to = CheckpointFormat::kF16;
+  options.overwrite = true;
+  convert(folder_ / "links", out(), options);
+  for (const std::string& file : folder_.list("out")) {
+    EXPECT_FALSE(std::filesystem::is_symlink(out() + "/" + file)) << file;
+  }
+  for (const auto& [file, bytes] : before) EXPECT_TRUE(folder_.read("in/" + file) == bytes) << file;
+  EXPECT_EQ(inspect(folder_ / "links").tensors.size(), 2u);
+}
+
+TEST_F(Folder, AConfigThatIsNoObjectIsRefused) {
+  given({bf16_tensor("a", {1})}, {bf16_tensor("b", {1})});
+  for (const auto& [text, type] : {std::pair("[]", "array"), {"null", "null"}, {"3", "number"}}) {
+    folder_.write("in/config.json", text);
+    const std::string what = message_of<DataError>([&] { run(CheckpointFormat::kF32); });
+    EXPECT_TRUE(
+        has(what, "/config.json: the file must hold a JSON object, got " + std::string(type)))
+        << what;
+    EXPECT_THROW(inspect(in()), DataError);
+  }
+  EXPECT_FALSE(folder_.exists("out"));
+}
+
 TEST_F(Folder, TheLinksOfADownloadCacheAreFollowed) {
   write_checkpoint(folder_, "models--x/blobs/b1.safetensors", {bf16_tensor("a", {3})});
   folder_.write("models--x/blobs/b2", "tokens");

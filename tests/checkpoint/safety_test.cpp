@@ -14,6 +14,7 @@
 
 #include "checkpoint_files.h"
 #include "paths.h"
+#include "sanitized.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
@@ -22,12 +23,6 @@ namespace tilekernels {
 namespace {
 
 using io::StDType;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
 
 constexpr int kNumShards = 3;
 constexpr char kPartial[] = ".out.tilekernels-partial";
@@ -46,6 +41,17 @@ class Hooks : public Progress {
   }
   bool cancelled() override { return on_block && on_block(); }
 };
+
+// The command's exit status, and what it printed.
+std::pair<int, std::string> tool(const std::string& arguments) {
+  const std::string command = paths::kTool + " " + arguments + " 2>&1";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  char bytes[4096];
+  for (size_t n; (n = ::fread(bytes, 1, sizeof bytes, pipe)) > 0;) text.append(bytes, n);
+  const int status = ::pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
+}
 
 class Safety : public testing::Test {
  protected:
@@ -196,7 +202,7 @@ TEST_F(Safety, ARunningOutputIsNotTakenByAnother) {
     what = message_of<BackendError>([&] { convert(in(), out(), options_); });
   };
   convert(in(), out(), options_, &hooks);
-  EXPECT_TRUE(has(what, "must not be held by another run into the same output")) << what;
+  EXPECT_TRUE(has(what, "must be free, got another run into the same output")) << what;
   EXPECT_TRUE(bytes_of_output("out") == clean_run());
 }
 
@@ -286,6 +292,49 @@ TEST_F(Safety, ExistingOutputsAreKept) {
   EXPECT_TRUE(has(refused(in(), folder_ / "other_link", overwrite), "must not be a link"));
 }
 
+// Unfinished work lies under longer names than the output's.
+TEST_F(Safety, NamesThatTheFileSystemCannotHoldAreRefusedByRule) {
+  const auto refused = [&](const std::string& name, const std::string& from) {
+    return message_of<std::invalid_argument>([&] { convert(from, folder_ / name, options_); });
+  };
+  const std::string rule = "must have a name of at most 230 bytes, got \"";
+  const std::string what = refused(std::string(231, 'n'), in());
+  EXPECT_TRUE(has(what, "[convert] out " + rule)) << what;
+  EXPECT_TRUE(has(what, ", a name of 231")) << what;
+  const std::string file = in() + "/" + shard_name(0);
+  EXPECT_TRUE(has(refused(std::string(240, 'n') + ".safetensors", file), rule));
+  EXPECT_EQ(folder_.list(), std::vector<std::string>{"in"});
+  convert(in(), folder_ / std::string(230, 'n'), options_);
+  convert(file, folder_ / (std::string(218, 'm') + ".safetensors"), options_);
+  ConvertOptions overwrite = options_;
+  overwrite.overwrite = true;
+  convert(in(), folder_ / std::string(230, 'n'), overwrite);
+
+  const std::string long_shard = std::string(240, 's') + ".safetensors";
+  std::filesystem::create_directory(folder_ / "long");
+  std::filesystem::create_symlink(file, folder_ / "long/" + long_shard);
+  const std::string shard =
+      message_of<DataError>([&] { convert(folder_ / "long", out(), options_); });
+  EXPECT_TRUE(has(shard, "names of shards must have at most 246 bytes")) << shard;
+  const std::string deep = message_of<BackendError>(
+      [&] { convert(in(), folder_ / (std::string(5000, 'd') + "/out"), options_); });
+  EXPECT_TRUE(has(deep, "File name too long")) << deep;
+  EXPECT_FALSE(has(deep, "filesystem error")) << deep;
+}
+
+TEST_F(Safety, ABytePathIsTakenAndShownEscaped) {
+  const std::string odd = "o\xff\x9b";
+  std::filesystem::rename(in(), folder_ / odd);
+  const auto done = tool("convert '" + (folder_ / odd) + "' " + out() + " --to bf16 --json " +
+                         (folder_ / "report.json"));
+  EXPECT_EQ(done.first, 0) << done.second;
+  EXPECT_TRUE(nlohmann::json::accept(folder_.read("report.json")));
+  const auto shown = tool("inspect '" + (folder_ / odd) + "'");
+  EXPECT_TRUE(has(shown.second, "o\\xff\\x9b: sharded folder")) << shown.second;
+  const auto absent = tool("inspect '" + (folder_ / odd) + "\x9b'");
+  EXPECT_TRUE(has(absent.second, "o\\xff\\x9b\\x9b: must be")) << absent.second;
+}
+
 TEST_F(Safety, B62AFullDiskIsAnErrorWithThePath) {
   const std::string disk = folder_ / "disk";
   std::filesystem::create_directory(disk);
@@ -365,7 +414,7 @@ TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
   ConvertOptions publish = options_;
   publish.publish_only = true;
   EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), publish); }),
-                  "publish needs the work of ranks"));
+                  "publish must find the work of ranks"));
   ConvertOptions rank = options_;
   rank.num_ranks = 2;
   convert(in(), out(), rank);
@@ -380,17 +429,6 @@ TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
   rank.rank = 2;
   EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), rank); }),
                   "rank must be in 0..1, got 2"));
-}
-
-// The command's exit status, and what it printed.
-std::pair<int, std::string> tool(const std::string& arguments) {
-  const std::string command = paths::kTool + " " + arguments + " 2>&1";
-  FILE* pipe = ::popen(command.c_str(), "r");
-  std::string text;
-  char bytes[4096];
-  for (size_t n; (n = ::fread(bytes, 1, sizeof bytes, pipe)) > 0;) text.append(bytes, n);
-  const int status = ::pclose(pipe);
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text};
 }
 
 TEST_F(Safety, TheCommandEndsWithAStatusAndAMessage) {
@@ -419,6 +457,10 @@ TEST_F(Safety, TheCommandEndsWithAStatusAndAMessage) {
   const auto exists = tool("convert " + in() + " " + out() + " --to bf16");
   EXPECT_EQ(exists.first, 2);
   EXPECT_TRUE(has(exists.second, "must not exist yet")) << exists.second;
+  const auto both =
+      tool("convert " + in() + " " + out() + "2 --to bf16 --measure-error --no-measure-error");
+  EXPECT_EQ(both.first, 2);
+  EXPECT_TRUE(has(both.second, "--measure-error excludes --no-measure-error")) << both.second;
   const auto format = tool("convert " + in() + " " + out() + "2 --to fp8");
   EXPECT_EQ(format.first, 2);
   EXPECT_TRUE(has(format.second, "must be one of")) << format.second;

@@ -293,6 +293,7 @@ TEST(Index, RefusesEveryMalformedIndexWithItsOwnMessage) {
       {R"({"weight_map":{"a":"x.safetensors","a":"y.safetensors"}})",
        "keys of an object must differ, got \"a\" twice"},
       {R"({"weight_map":{},"metadata":[]})", "\"metadata\" must be an object, got array"},
+      {R"({"weight_map":{}})", "weight_map must name at least one tensor, got none"},
       {with("../x.safetensors"), "a shard must be a plain file name in the index's own folder"},
       {with("/x.safetensors"), "a shard must be a plain file name in the index's own folder"},
       {with("sub/x.safetensors"), "a shard must be a plain file name in the index's own folder"},
