@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_cuda.h"
 #include "cases/verify.h"
 #include "commands.h"
 #include "copy.h"
@@ -23,6 +24,7 @@
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
 #include "tilekernels/version.h"
+#include "timing.h"
 
 namespace tilekernels::tool {
 namespace {
@@ -37,6 +39,8 @@ struct Options {
   double min_time = 0.5;
   bool cold = false;
   bool json = false;
+  bool host_cost = false;
+  std::string cupti;
   std::string record;
   std::string plot;
 };
@@ -45,6 +49,7 @@ struct Options {
 constexpr int64_t kReferenceLimit = int64_t{512} << 20;
 constexpr int kMinReps = 20;
 constexpr int kMaxReps = 2000;
+constexpr int kCudaReps = 50;
 constexpr int64_t kMinPlotBytes = 1 << 20;  // smaller calls are bound by their start, not by memory
 constexpr double kMinSampleUs = 50;         // shorter calls are repeated within a sample
 
@@ -52,24 +57,6 @@ double now_us() {
   return std::chrono::duration<double, std::micro>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
-}
-
-struct Timing {
-  double us;
-  double p10;
-  double p90;
-};
-
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto low = static_cast<size_t>(at);
-  const size_t high = std::min(low + 1, values.size() - 1);
-  return values[low] + (at - std::floor(at)) * (values[high] - values[low]);
-}
-
-Timing timing(const std::vector<double>& samples) {
-  return {quantile(samples, 0.5), quantile(samples, 0.1), quantile(samples, 0.9)};
 }
 
 // The median ratio of samples that were taken one after the other: a slow moment of the machine
@@ -350,9 +337,16 @@ int run(const Options& options) {
     std::erase(backends.here, Backend::kReference);
     std::erase(backends.here, Backend::kCuda);
   }
-  for (Backend backend : backends.here) {
-    if (backend != Backend::kCuda) continue;
-    throw Unsupported("bench times backends on host memory: copies by the host are its yardstick");
+  if (std::count(backends.here.begin(), backends.here.end(), Backend::kCuda) > 0) {
+    if (backends.here.size() > 1 || !options.plot.empty()) {
+      throw std::invalid_argument("--backend cuda is timed alone and not drawn");
+    }
+    const int reps = options.reps > 0 ? options.reps : kCudaReps;
+    return bench_cuda(
+        {selections, reps, options.json, options.host_cost, options.cupti, options.record});
+  }
+  if (options.host_cost || !options.cupti.empty()) {
+    throw std::invalid_argument("--host-cost and --cupti need --backend cuda");
   }
   if (!options.target.empty()) set_cpu_target(options.target);
   OutFile record(options.record);
@@ -425,10 +419,10 @@ Command bench_command(CLI::App& app) {
   parser->add_option("cases", options->selectors,
                      "Ops, or beginnings of case ids (topk_gate/tokens=4096); all when left out");
   parser
-      ->add_option("--backend", options->backends,
-                   "reference, cpu, cuda or ascend; may be given again; all on host memory but the "
-                   "reference "
-                   "when left out")
+      ->add_option(
+          "--backend", options->backends,
+          "reference, cpu, cuda or ascend; may be given again; cuda is timed alone; all on "
+          "host memory but the reference when left out")
       ->allow_extra_args(false)
       ->type_name("NAME");
   parser->add_option("--target", options->target, "Instruction set of the cpu backend (see info)")
@@ -443,6 +437,12 @@ Command bench_command(CLI::App& app) {
       ->excludes(min_time)
       ->type_name("N");
   parser->add_flag("--cold", options->cold, "Turn the caches over before every call");
+  parser->add_flag("--host-cost", options->host_cost,
+                   "cuda: what calls, first calls and lookups cost the host, instead of times");
+  parser
+      ->add_option("--cupti", options->cupti,
+                   "cuda: the CUPTI library that times kernels; searched when left out")
+      ->type_name("FILE");
   parser->add_flag("--json", options->json, "Print one JSON object a case");
   parser->add_option("--record", options->record, "Write a record of the run as JSON to FILE")
       ->type_name("FILE");

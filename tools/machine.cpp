@@ -8,6 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cases/case.h"
+#include "tilekernels/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/device.h"
 #include "tilekernels/version.h"
@@ -100,6 +102,11 @@ nlohmann::ordered_json record_head(const char* kind) {
     head["backends"].push_back({{"backend", name(status.backend)},
                                 {"available", status.available},
                                 {"detail", status.detail}});
+  }
+  // What the records of devices are true for.
+  for (const cases::OpCases& op : cases::all_ops()) {
+    const std::string digest = device_text_digest(op.op);
+    if (!digest.empty()) head["device_text"][std::string(op.op)] = digest;
   }
   return head;
 }

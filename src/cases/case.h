@@ -53,6 +53,8 @@ struct Case {
   std::vector<std::vector<uint8_t>> expected{};
   /// A shape to be timed; too large for the tests.
   bool bench = false;
+  /// To be timed on cuda as a dependent launch too.
+  bool bench_pdl = false;
 };
 
 struct OpCases {

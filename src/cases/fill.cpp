@@ -1,12 +1,16 @@
 // Makes the bytes of inputs: a counter hash per element, so that any part can be made alone.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "cases/case.h"
 #include "numerics/formats.h"
 
 namespace tilekernels::cases {
 namespace {
+
+constexpr int64_t kElementsPerThread = 1 << 20;
 
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -158,21 +162,22 @@ void store_element(uint8_t* to, const Input& input, int64_t row, uint64_t bits) 
   }
 }
 
-}  // namespace
-
-std::vector<uint8_t> make_bytes(const Input& input) {
+// Makes the elements begin <= i < end, counted row by row.
+void fill_part(const Input& input, int64_t begin, int64_t end, uint8_t* bytes) {
   const TensorSpec& spec = input.spec;
-  std::vector<uint8_t> bytes(static_cast<size_t>(spec.storage_bytes()), 0xFF);
   const int64_t size = size_bytes(spec.dtype);
-  const int64_t numel = spec.numel();
   const uint64_t seed = seed_of(input.name);
-  const int64_t row_numel = spec.rank() > 0 && numel > 0 ? numel / spec.size(0) : 1;
+  const int64_t row_numel = spec.rank() > 0 && end > 0 ? spec.numel() / spec.size(0) : 1;
   Dims at = spec.shape;
-  for (int i = 0; i < spec.rank(); ++i) at[i] = 0;
-  for (int64_t i = 0; i < numel; ++i) {
+  int64_t left = begin;
+  for (int dim = spec.rank() - 1; dim >= 0; --dim) {
+    at[dim] = end > 0 ? left % spec.size(dim) : 0;
+    left = end > 0 ? left / spec.size(dim) : 0;
+  }
+  for (int64_t i = begin; i < end; ++i) {
     int64_t offset = 0;
     for (int dim = 0; dim < spec.rank(); ++dim) offset += at[dim] * spec.stride(dim);
-    uint8_t* to = bytes.data() + offset * size;
+    uint8_t* to = bytes + offset * size;
     if (input.fill == Fill::kGiven) {
       std::memcpy(to, input.given.data() + i * size, static_cast<size_t>(size));
     } else {
@@ -183,6 +188,23 @@ std::vector<uint8_t> make_bytes(const Input& input) {
       at[dim] = 0;
     }
   }
+}
+
+}  // namespace
+
+std::vector<uint8_t> make_bytes(const Input& input) {
+  std::vector<uint8_t> bytes(static_cast<size_t>(input.spec.storage_bytes()), 0xFF);
+  const int64_t numel = input.spec.numel();
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  const int64_t parts = std::clamp<int64_t>(numel / kElementsPerThread, 1, cores);
+  std::vector<std::thread> others;
+  for (int64_t part = 1; part < parts; ++part) {
+    others.emplace_back([&, part] {
+      fill_part(input, numel * part / parts, numel * (part + 1) / parts, bytes.data());
+    });
+  }
+  fill_part(input, 0, numel / parts, bytes.data());
+  for (std::thread& thread : others) thread.join();
   return bytes;
 }
 

@@ -66,6 +66,7 @@ struct CastRow {
   int64_t gap = 0;  // elements of x between rows
   float clamp = 0;  // 0: not given
   bool bench = false;
+  bool bench_pdl = false;
   CastForm form = CastForm::kAll;
   // The scaling factors of a quantized x (`source` set), or the given ones
   DType sf_dtype = DType::kF32;
@@ -91,6 +92,11 @@ struct CastRow {
   constexpr CastRow timed() const {
     CastRow row = *this;
     row.bench = true;
+    return row;
+  }
+  constexpr CastRow with_pdl() const {
+    CastRow row = *this;
+    row.bench_pdl = true;
     return row;
   }
   constexpr CastRow sf_only() const {
@@ -198,6 +204,7 @@ Case make_call(const CastApi<Group>& api, const CastRow& row, std::vector<Input>
   test.id = api.op + "/" + id_of(row);
   test.inputs = std::move(inputs);
   test.bench = row.bench;
+  test.bench_pdl = row.bench_pdl;
   test.outputs = {"out", "out_sf"};
   if (row.form == CastForm::kSfOnly) {
     test.outputs = {"out_sf"};

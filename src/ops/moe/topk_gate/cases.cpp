@@ -12,6 +12,7 @@ struct Row {
   Fill fill = Fill::kNormal;
   const char* fault = "";
   bool bench = false;
+  bool bench_pdl = false;
 };
 
 constexpr char kFirstRowFault[] = "[topk_gate] scores must be finite, got NaN or Inf at row 0";
@@ -47,9 +48,11 @@ constexpr Row kRows[] = {
     {40, 96, 8, Fill::kNonFinite, kFirstRowFault},
     {9, 256, 8, Fill::kBits, "[topk_gate] scores must be finite, got NaN or Inf at row 2"},
     {1, 256, 8, Fill::kNormal, "", true},
-    {128, 256, 8, Fill::kNormal, "", true},
-    {4096, 256, 8, Fill::kNormal, "", true},
+    {128, 256, 8, Fill::kNormal, "", true, true},
+    {4096, 256, 8, Fill::kNormal, "", true, true},
     {16384, 256, 8, Fill::kNormal, "", true},
+    {1, 384, 8, Fill::kNormal, "", true},
+    {128, 384, 8, Fill::kNormal, "", true},
     {4096, 384, 8, Fill::kNormal, "", true},
     {16384, 384, 8, Fill::kNormal, "", true},
 };
@@ -92,6 +95,7 @@ Case make(const Row& row) {
   Case test = make(id, {"scores", {{row.tokens, row.experts}, DType::kF32}, row.fill}, row.topk);
   test.fault = row.fault;
   test.bench = row.bench;
+  test.bench_pdl = row.bench_pdl;
   return test;
 }
 

@@ -125,6 +125,9 @@ constexpr Row kRows[] = {
     // Timed
     {1, 7168, kE4M3, {1, 128}, kSfF32, kBF16, Fill::kNormal, Fill::kScale, 0, 0, true},
     {128, 7168, kE4M3, {1, 128}, kSfF32, kBF16, Fill::kNormal, Fill::kScale, 0, 0, true},
+    {1, 7168, kE2M1, {1, 32}, kSfF32, kBF16, Fill::kBits, Fill::kScale, 0, 0, true},
+    {128, 7168, kE2M1, {1, 32}, kSfF32, kBF16, Fill::kBits, Fill::kScale, 0, 0, true},
+    {128, 7168, kE4M3, {128, 128}, kSfF32, kBF16, Fill::kNormal, Fill::kScale, 0, 0, true},
     {4096, 7168, kE4M3, {1, 128}, kSfF32, kBF16, Fill::kNormal, Fill::kScale, 0, 0, true},
     {4096, 7168, kE4M3, {128, 128}, kSfF32, kBF16, Fill::kNormal, Fill::kScale, 0, 0, true},
     {4096, 7168, kE2M1, {1, 32}, kSfF32, kBF16, Fill::kBits, Fill::kScale, 0, 0, true},

@@ -110,6 +110,9 @@ constexpr CastRow kRows[] = {
     row(40, 256, kF32, kE2M1, k32x32).given_sf(kF32, Fill::kBits).with(Fill::kNonFinite),
     row(200, 256, kBF16, kE4M3, k32x32).given_sf(kF32, Fill::kZero).with(Fill::kTies),
 
+    row(1, 7168, kBF16, kE4M3, k128x128).timed(),
+    row(128, 7168, kBF16, kE4M3, k128x128).timed(),
+    row(128, 7168, kBF16, kE4M3, k128x128, kColPacked).timed(),
     row(4096, 2048, kBF16, kE4M3, k128x128).timed(),
     row(4096, 7168, kBF16, kE4M3, k128x128).timed(),
     row(4096, 7168, kBF16, kE4M3, k128x128, kColPacked).timed(),
@@ -117,6 +120,7 @@ constexpr CastRow kRows[] = {
     row(4096, 7168, kBF16, kE2M1, k32x32).timed(),
     row(4096, 7168, kF32, kE4M3, k128x128).timed(),
     row(16384, 7168, kBF16, kE4M3, k128x128).timed(),
+    row(16384, 7168, kBF16, kE4M3, k128x128, kColPacked).timed(),
 };
 
 const CastApi<BlockSize> kApi = {
