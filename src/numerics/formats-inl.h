@@ -226,20 +226,31 @@ HWY_INLINE Pair<D> widen_bf16(D d, hn::Vec<U16Of<D>> x) {
           hn::BitCast(d, hn::InterleaveUpper(d16, zero, x))};
 }
 
-/// As f32_to_bf16.
+/// The NaN of bf16 as an fp32.
 template <class D>
-HWY_INLINE hn::Vec<U16Of<D>> narrow_bf16(D /*d*/, const Pair<D>& x) {
+HWY_INLINE hn::Vec<D> bf16_nan(D d) {
+  return hn::BitCast(d, hn::Set(U32Of<D>(), 0x7FFF0000u));
+}
+
+/// As f32_to_bf16 where every NaN is bf16_nan: faster.
+template <class D>
+HWY_INLINE hn::Vec<U16Of<D>> narrow_bf16_nan(D /*d*/, const Pair<D>& x) {
   const U32Of<D> d32;
   const hn::RebindToSigned<U32Of<D>> di32;
   const auto round = [&](hn::Vec<D> v) {
     const auto bits = hn::BitCast(d32, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
     const auto sum = hn::Add(hn::Add(bits, hn::Set(d32, 0x7FFFu)), odd);
-    const auto code = hn::ShiftRight<16>(sum);
-    const auto is_nan = hn::RebindMask(d32, hn::IsNaN(v));
-    return hn::BitCast(di32, hn::IfThenElse(is_nan, hn::Set(d32, 0x7FFFu), code));
+    return hn::BitCast(di32, hn::ShiftRight<16>(sum));
   };
   return pack_u16(round(x.lo), round(x.hi));
+}
+
+/// As f32_to_bf16.
+template <class D>
+HWY_INLINE hn::Vec<U16Of<D>> narrow_bf16(D d, const Pair<D>& x) {
+  return narrow_bf16_nan(
+      d, map(x, [d](hn::Vec<D> v) { return hn::IfThenElse(hn::IsNaN(v), bf16_nan(d), v); }));
 }
 
 /// Exact, as load_f16.
@@ -458,7 +469,7 @@ HWY_INLINE Quad<D> widen_e4m3_magnitudes(D d, hn::Vec<U8Of<D>> codes) {
   return join_bf16(d, bytes.upper, bytes.lower);
 }
 
-/// Exact, as e4m3_to_f32, but NaN codes give NaN of any bits: stores make them canonical.
+/// Exact, as e4m3_to_f32, but NaN codes give bf16_nan.
 template <class D>
 HWY_INLINE Quad<D> widen_e4m3(D d, hn::Vec<U8Of<D>> codes) {
   const U8Of<D> d8;
@@ -466,8 +477,10 @@ HWY_INLINE Quad<D> widen_e4m3(D d, hn::Vec<U8Of<D>> codes) {
   const auto abs = hn::And(x, hn::Set(d8, uint8{0x7F}));
   const auto sign = hn::And(x, hn::Set(d8, uint8{0x80}));
   const auto bytes = e4m3_bytes(d, abs);
-  const auto nan = hn::VecFromMask(d8, hn::Eq(abs, hn::Set(d8, uint8{0x7F})));
-  return join_bf16(d, hn::Or(hn::Or(bytes.upper, sign), nan), bytes.lower);
+  const auto nan_code = hn::Set(d8, uint8{0x7F});
+  const auto is_nan = hn::Eq(abs, nan_code);
+  return join_bf16(d, hn::IfThenElse(is_nan, nan_code, hn::Or(bytes.upper, sign)),
+                   hn::Or(bytes.lower, hn::VecFromMask(d8, is_nan)));
 }
 
 /// From code pairs to a byte each, in memory order.

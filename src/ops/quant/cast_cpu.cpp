@@ -70,7 +70,7 @@ struct CastScratch {
   alignas(64) float factors[kMaxTileGroups + kPad];
   alignas(64) uint32 unit_amax[kMaxTileGroups + kPad];
   alignas(64) float values[kMaxTileCols + kPad];
-  alignas(64) uint8 raw[4 * (kMaxTileCols + kPad)];
+  alignas(64) uint8 raw[kMaxTileCols + kPad];
 };
 
 }  // namespace tilekernels::cpu
@@ -318,15 +318,6 @@ template <class D, class F>
 HWY_INLINE nm::Quad<D> map2(const nm::Quad<D>& a, const nm::Quad<D>& b, F f) {
   return {{f(a.lower.lo, b.lower.lo), f(a.lower.hi, b.lower.hi)},
           {f(a.upper.lo, b.upper.lo), f(a.upper.hi, b.upper.hi)}};
-}
-
-template <class D, class V, class T>
-HWY_INLINE void store(bool stream, V v, D d, T* to) {
-  if (stream) {
-    store<true>(v, d, to);
-  } else {
-    store<false>(v, d, to);
-  }
 }
 
 // ------------------------------ a row of a tile

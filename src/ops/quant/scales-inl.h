@@ -59,16 +59,18 @@ inline VF widen_e4m3(VU32 byte) {
   return hn::IfThenElse(is_nan, nan(), number);
 }
 
-/// Lays one-byte scaling factors side by side, those of kTokenPacked as whole words; returns the
-/// bytes of one. `begin` is a multiple of the pack of columns.
-inline int64 gather(const SfRead& sf, int64 m, int64 begin, int64 num, uint8* raw) {
+/// Lays the one-byte scaling factors E(m, begin) to E(m, begin + num - 1) side by side in `raw`,
+/// scratch for num bytes and a step; returns the first.
+inline const uint8* read_bytes(const SfRead& sf, int64 m, int64 begin, int64 num, uint8* raw) {
   const int64 stride = sf.map.stride_k;
   const int64 pack = sf.map.pack_k;
-  const uint8* from = sf.at(m, begin);
-  if (const int64 word = sf.map.pack_m; word > 1) {
-    std::memcpy(raw, from - m % word, static_cast<size_t>(num * word));
-    return word;
+  const int64 skip = begin % pack;
+  const uint8* from = sf.at(m, begin - skip);
+  if (sf.map.pack_m > 1) {
+    for (int64 k = 0; k < num; ++k) raw[k] = from[k * stride];
+    return raw;
   }
+  num += skip;
   if (stride == pack || num <= pack) {
     std::memcpy(raw, from, static_cast<size_t>(num));
   } else if (pack == 1) {
@@ -78,40 +80,29 @@ inline int64 gather(const SfRead& sf, int64 m, int64 begin, int64 num, uint8* ra
   } else {
     for (int64 k = 0; k < num; k += 4) std::memcpy(raw + k, from + k / 4 * stride, 4);
   }
-  return 1;
+  return raw + skip;
 }
 
-/// The scaling factors E(m, begin) to E(m, begin + num - 1) as numbers. `raw`: scratch for
-/// 4 · num bytes, and a step.
+inline void widen(int32 sf_kind, const uint8* bytes, int64 num, float* numbers) {
+  for (int64 k = 0; k < num; k += kLanes) {
+    const VU32 byte = hn::PromoteTo(kU32, hn::LoadU(hn::Rebind<uint8, DF>(), bytes + k));
+    hn::StoreU(sf_kind == numerics::kSfE4M3 ? widen_e4m3(byte) : widen_ue8m0(byte), kF,
+               numbers + k);
+  }
+}
+
+/// The same as numbers, of any kind.
 inline void read(const SfRead& sf, int32 sf_kind, int64 m, int64 begin, int64 num, uint8* raw,
                  float* numbers) {
   if (num <= 0) return;
-  if (is_wide_sf(sf_kind)) {
-    const uint8* from = sf.at(m, begin);
-    if (sf.map.stride_k == 4 || num == 1) {
-      std::memcpy(numbers, from, static_cast<size_t>(num) * 4);
-    } else {
-      for (int64 k = 0; k < num; ++k) std::memcpy(numbers + k, from + k * sf.map.stride_k, 4);
-    }
-    return;
+  if (!is_wide_sf(sf_kind)) {
+    return widen(sf_kind, read_bytes(sf, m, begin, num, raw), num, numbers);
   }
-  const int64 skip = begin % sf.map.pack_k;
-  const int64 size = gather(sf, m, begin - skip, num + skip, raw);
-  const int shift = static_cast<int>(8 * (m % size));
-  for (int64 k = 0; k < num; k += kLanes) {
-    const uint8* at = raw + skip + k * size;
-    VU32 word;
-    if (size == 4) {
-      word = hn::LoadU(kU32, reinterpret_cast<const uint32*>(at));
-    } else if (size == 2) {
-      const hn::Rebind<uint16, DF> d;
-      word = hn::PromoteTo(kU32, hn::LoadU(d, reinterpret_cast<const uint16*>(at)));
-    } else {
-      word = hn::PromoteTo(kU32, hn::LoadU(hn::Rebind<uint8, DF>(), at));
-    }
-    const VU32 byte = hn::And(hn::ShiftRightSame(word, shift), hn::Set(kU32, 0xFFu));
-    hn::StoreU(sf_kind == numerics::kSfE4M3 ? widen_e4m3(byte) : widen_ue8m0(byte), kF,
-               numbers + k);
+  const uint8* from = sf.at(m, begin);
+  if (sf.map.stride_k == 4 || num == 1) {
+    std::memcpy(numbers, from, static_cast<size_t>(num) * 4);
+  } else {
+    for (int64 k = 0; k < num; ++k) std::memcpy(numbers + k, from + k * sf.map.stride_k, 4);
   }
 }
 

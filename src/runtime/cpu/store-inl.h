@@ -41,6 +41,17 @@ HWY_INLINE void store(hwy::HWY_NAMESPACE::Vec<D> v, D d, hwy::HWY_NAMESPACE::TFr
   }
 }
 
+/// The same, where only the call knows.
+template <class D>
+HWY_INLINE void store(bool stream, hwy::HWY_NAMESPACE::Vec<D> v, D d,
+                      hwy::HWY_NAMESPACE::TFromD<D>* to) {
+  if (stream) {
+    store<true>(v, d, to);
+  } else {
+    store<false>(v, d, to);
+  }
+}
+
 /// Copies bytes from a buffer in the cache past the cache, at any alignment and length: whole
 /// lines by streaming stores, the first and the last piece by plain ones.
 inline void stream_copy(void* to, const void* from, int64_t num_bytes) {

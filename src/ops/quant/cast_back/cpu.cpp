@@ -38,7 +38,8 @@ struct CastBackPlan {
   int64 row_bytes;           // of the output
   int64 staged_pitch_bytes;  // of staged scaling factors, 0 if they are read where they lie
   int64 num_block_rows;
-  bool by_table;  // whether results, of bf16, are looked up
+  bool by_table;  // whether results, of bf16, are looked up by block …
+  bool by_unit;   // … or by unit, a block being one
   bool stream;    // whether results bypass the cache …
   bool by_row;    // … after a row of them was gathered, for want of alignment
 };
@@ -50,6 +51,41 @@ struct CastBackTable {
   uint8 low[32];
   uint8 high[32];
 };
+
+// The table of every one-byte scaling factor.
+template <int32 kXDtype, int32 kSfKind>
+const CastBackTable* byte_tables() {
+  struct Tables {
+    Tables() {
+      for (int32 byte = 0; byte < 256; ++byte) {
+        const auto stored = static_cast<uint8>(byte);
+        const float sf = load_scale(kSfKind, &stored);
+        for (uint8 i = 0; i < 16; ++i) {
+          const auto put = [&](float code, uint32 minus, uint8* table) {
+            const uint32 bits = numerics::f32_to_bf16(code * sf) - (minus << 8);
+            table[i] = static_cast<uint8>(bits);
+            table[16 + i] = static_cast<uint8>(bits >> 8);
+          };
+          if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
+            put(numerics::e2m1_to_f32(i), 0, of[byte].low);
+          } else {
+            put(numerics::e4m3_to_f32(i), 0, of[byte].low);
+            put(numerics::e4m3_to_f32(static_cast<uint8>(16 + i)), 1, of[byte].high);
+          }
+        }
+      }
+    }
+    alignas(64) CastBackTable of[256] = {};
+  };
+  static const Tables tables;
+  return tables.of;
+}
+
+template <int32 kXDtype>
+const CastBackTable* byte_tables(int32 sf_kind) {
+  if (sf_kind == numerics::kSfE4M3) return byte_tables<kXDtype, numerics::kSfE4M3>();
+  return byte_tables<kXDtype, numerics::kSfUE8M0>();
+}
 
 // A thread's memory besides the tensors. Vectors may run over the end of each part.
 class CastBackScratch {
@@ -130,6 +166,12 @@ void transpose(const uint8* from, int64 stride, int64 num_rows, int64 num_words,
   }
 }
 
+// Of a row: as numbers and, where they are one byte each, as bytes.
+struct RowScales {
+  float* numbers = nullptr;
+  const uint8* bytes = nullptr;
+};
+
 // Reads the scaling factors of rows of blocks. Where they lie in columns, those of one row are a
 // cache line each, and columns a power of two apart push each other out of the cache; so several
 // rows are copied at a time.
@@ -139,8 +181,8 @@ class ScaleReader {
               const CastBackScratch& scratch)
       : args_(args), shape_(shape), plan_(plan), scratch_(scratch) {}
 
-  const float* read(int64 block_row) {
-    float* sf = scratch_.scales();
+  RowScales read(int64 block_row) {
+    RowScales sf{scratch_.scales()};
     const SfMap& map = args_.x_sf.map;
     SfRead from = args_.x_sf;
     int64 m = block_row;
@@ -149,8 +191,14 @@ class ScaleReader {
       if (block_row - m != staged_) stage(block_row - m);
       from = {scratch_.staged(), {plan_.staged_pitch_bytes, map.stride_m, 1, map.pack_k}};
     }
-    scales::read(from, shape_.sf_kind, m, 0, plan_.num_blocks, scratch_.raw(), sf);
-    pad_scales(sf + plan_.num_blocks);
+    const int64 num = plan_.num_blocks;
+    if (is_wide_sf(shape_.sf_kind)) {
+      scales::read(from, shape_.sf_kind, m, 0, num, scratch_.raw(), sf.numbers);
+    } else {
+      sf.bytes = scales::read_bytes(from, m, 0, num, scratch_.raw());
+      scales::widen(shape_.sf_kind, sf.bytes, num, sf.numbers);
+    }
+    pad_scales(sf.numbers + num);
     return sf;
   }
 
@@ -174,25 +222,45 @@ class ScaleReader {
   int64 staged_ = -1;
 };
 
-// The scaling factors of the units of a row, from those of its blocks.
-const float* spread_scales(const float* sf, const CastBackPlan& plan,
-                           const CastBackScratch& scratch) {
-  if (plan.block_cols == plan.unit_cols) return sf;
+// Replaces NaN by bf16_nan. Returns whether Inf is among them, which makes other NaN of zero codes.
+bool settle_nan(float* sf, int64 num) {
+  const VU32 inf = hn::Set(kU32, numerics::kInfBits);
+  auto any_inf = hn::Zero(kU32);
+  for (int64 i = 0; i < num; i += kLanes) {
+    const VF v = hn::LoadU(kF, sf + i);
+    const VU32 is_inf = hn::VecFromMask(kU32, hn::Eq(hn::BitCast(kU32, hn::Abs(v)), inf));
+    any_inf = hn::Or(any_inf, is_inf);
+    hn::StoreU(hn::IfThenElse(hn::IsNaN(v), nm::bf16_nan(kF), v), kF, sf + i);
+  }
+  return !hn::AllFalse(kU32, hn::Ne(any_inf, hn::Zero(kU32)));
+}
 
-  float* spread = scratch.spread();
+// The scaling factors of the units of a row, from those of its blocks; those of columns zipped.
+const float* spread_scales(float* sf, const CastBackPlan& plan, const CastBackScratch& scratch) {
+  float* units = sf;
   const int64 num_units = numerics::ceil_div(plan.hidden, plan.unit_cols);
-  const int64 block_units = numerics::ceil_div(plan.block_cols, plan.unit_cols);
-  scales::spread(sf, block_units, 0, num_units, spread);
-  pad_scales(spread + num_units);
-  return spread;
+  if (plan.block_cols != plan.unit_cols) {
+    units = scratch.spread();
+    const int64 block_units = numerics::ceil_div(plan.block_cols, plan.unit_cols);
+    scales::spread(sf, block_units, 0, num_units, units);
+    pad_scales(units + num_units);
+  }
+  if (plan.unit_cols > 1) return units;
+  for (int64 i = 0; i < num_units; i += 2 * kLanes) {
+    float* at = units + i;
+    const Pair zipped = nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes));
+    hn::StoreU(zipped.lo, kF, at);
+    hn::StoreU(zipped.hi, kF, at + kLanes);
+  }
+  return units;
 }
 
 // Of the kStep columns from `column`.
 HWY_INLINE Quad load_scales(const float* scales, int64 unit_cols, int64 column) {
   if (unit_cols == 1) {
     const float* at = scales + column;
-    return {nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes)),
-            nm::zip_f32(kF, hn::LoadU(kF, at + 2 * kLanes), hn::LoadU(kF, at + 3 * kLanes))};
+    return {{hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes)},
+            {hn::LoadU(kF, at + 2 * kLanes), hn::LoadU(kF, at + 3 * kLanes)}};
   }
   const VF lower = hn::Set(kF, scales[column / kUnitCols]);
   const VF upper = hn::Set(kF, scales[(column + kStep / 2) / kUnitCols]);
@@ -203,15 +271,6 @@ HWY_INLINE Quad load_scales(const float* scales, int64 unit_cols, int64 column) 
 
 template <int32 kOutDtype>
 using Element = std::conditional_t<kOutDtype == numerics::kDTypeF32, float, uint16>;
-
-template <class D, class T>
-HWY_INLINE void store(bool stream, hn::Vec<D> v, D d, T* to) {
-  if (stream) {
-    store<true>(v, d, to);
-  } else {
-    store<false>(v, d, to);
-  }
-}
 
 // Bytes of an even number of codes.
 template <int32 kXDtype>
@@ -227,7 +286,8 @@ HWY_INLINE Quad widen(const uint8* x) {
   }
 }
 
-template <int32 kOutDtype>
+// kAnyNan: NaN may have other bits than bf16_nan.
+template <int32 kOutDtype, bool kAnyNan>
 HWY_INLINE void narrow(const Pair& y, bool stream, Element<kOutDtype>* out) {
   if constexpr (kOutDtype == numerics::kDTypeF32) {
     const Pair z = nm::unzip_f32(kF, y);
@@ -235,43 +295,45 @@ HWY_INLINE void narrow(const Pair& y, bool stream, Element<kOutDtype>* out) {
     store(stream, nm::canonical(kF, z.hi), kF, out + kLanes);
   } else if constexpr (kOutDtype == numerics::kDTypeF16) {
     store(stream, nm::narrow_f16(kF, y), kU16, out);
-  } else {
+  } else if constexpr (kAnyNan) {
     store(stream, nm::narrow_bf16(kF, y), kU16, out);
+  } else {
+    store(stream, nm::narrow_bf16_nan(kF, y), kU16, out);
   }
 }
 
 // kStep columns.
-template <int32 kXDtype, int32 kOutDtype>
+template <int32 kXDtype, int32 kOutDtype, bool kAnyNan>
 HWY_INLINE void convert(const uint8* x, const Quad& scales, bool stream, Element<kOutDtype>* out) {
   const Quad code = widen<kXDtype>(x);
   const auto times = [](const Pair& a, const Pair& b) {
     return Pair{hn::Mul(a.lo, b.lo), hn::Mul(a.hi, b.hi)};
   };
-  narrow<kOutDtype>(times(code.lower, scales.lower), stream, out);
-  narrow<kOutDtype>(times(code.upper, scales.upper), stream, out + kStep / 2);
+  narrow<kOutDtype, kAnyNan>(times(code.lower, scales.lower), stream, out);
+  narrow<kOutDtype, kAnyNan>(times(code.upper, scales.upper), stream, out + kStep / 2);
 }
 
 // Fewer than kStep columns.
-template <int32 kXDtype, int32 kOutDtype>
+template <int32 kXDtype, int32 kOutDtype, bool kAnyNan>
 void convert_tail(const uint8* x, const Quad& scales, int64 num, Element<kOutDtype>* out) {
   uint8 codes[kStep] = {};
   Element<kOutDtype> results[kStep];
   std::memcpy(codes, x, static_cast<size_t>(code_bytes<kXDtype>(num)));
-  convert<kXDtype, kOutDtype>(codes, scales, false, results);
+  convert<kXDtype, kOutDtype, kAnyNan>(codes, scales, false, results);
   std::memcpy(out, results, static_cast<size_t>(num) * sizeof(results[0]));
 }
 
-template <int32 kXDtype, int32 kOutDtype>
+template <int32 kXDtype, int32 kOutDtype, bool kAnyNan>
 void convert_row(const uint8* x, const float* sf, int64 unit_cols, int64 hidden, bool stream,
                  Element<kOutDtype>* out) {
   int64 k = 0;
   for (; k + kStep <= hidden; k += kStep) {
-    convert<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), load_scales(sf, unit_cols, k), stream,
-                                out + k);
+    convert<kXDtype, kOutDtype, kAnyNan>(x + code_bytes<kXDtype>(k), load_scales(sf, unit_cols, k),
+                                         stream, out + k);
   }
   if (k < hidden) {
-    convert_tail<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), load_scales(sf, unit_cols, k),
-                                     hidden - k, out + k);
+    convert_tail<kXDtype, kOutDtype, kAnyNan>(x + code_bytes<kXDtype>(k),
+                                              load_scales(sf, unit_cols, k), hidden - k, out + k);
   }
 }
 
@@ -417,33 +479,92 @@ HWY_INLINE bool look_up(const uint8* x, int64 num, const CastBackTable& table, u
   }
 }
 
+// Looks up the codes of blocks of kUnitCols, of which two lie in a vector: its halves have tables
+// of their own.
+template <bool kStream>
+void look_up_units(const uint8* x, const RowScales& sf, const CastBackTable* tables,
+                   const CastBackPlan& plan, uint16* out) {
+  constexpr auto kXDtype = numerics::kDTypeE2M1x2;
+  const uint8* unit = sf.bytes;
+  int64 k = 0;
+  for (; k + kStep <= plan.hidden; k += kStep) {
+    const auto table = [&](int64 i) {
+      if constexpr (kLanes == 8) {
+        const hn::Half<DU8> half;
+        return hn::Combine(kU8, hn::LoadU(half, tables[unit[1]].low + i),
+                           hn::LoadU(half, tables[unit[0]].low + i));
+      } else {
+        return hn::LoadU(kU8, tables[unit[0]].low + i);
+      }
+    };
+    const V8 codes = nm::split_e2m1(kF, hn::LoadU(hn::Half<DU8>(), x + code_bytes<kXDtype>(k)));
+    const V8 lower = hn::TableLookupBytes(table(0), codes);
+    const V8 upper = hn::TableLookupBytes(table(16), codes);
+    const VU16 first = hn::BitCast(kU16, hn::InterleaveLower(kU8, lower, upper));
+    const VU16 second = hn::BitCast(kU16, hn::InterleaveUpper(kU8, lower, upper));
+    if constexpr (kLanes == 8) {
+      store<kStream>(hn::ConcatLowerLower(kU16, second, first), kU16, out + k);
+      store<kStream>(hn::ConcatUpperUpper(kU16, second, first), kU16, out + k + kStep / 2);
+    } else {
+      store<kStream>(first, kU16, out + k);
+      store<kStream>(second, kU16, out + k + kStep / 2);
+    }
+    unit += kStep / kUnitCols;
+  }
+  if (k < plan.hidden) {
+    convert_tail<kXDtype, numerics::kDTypeBF16, true>(x + code_bytes<kXDtype>(k),
+                                                      load_scales(sf.numbers, kUnitCols, k),
+                                                      plan.hidden - k, out + k);
+  }
+}
+
 // A block, or the rest of one, that is not looked up.
-template <int32 kXDtype, int32 kOutDtype>
-HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream,
-                                Element<kOutDtype>* out) {
+template <int32 kXDtype>
+HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream, uint16* out) {
+  constexpr auto kOutDtype = numerics::kDTypeBF16;
   const VF scale = hn::Set(kF, sf);
   const Quad scales{{scale, scale}, {scale, scale}};
   int64 k = 0;
   for (; k + kStep <= num; k += kStep) {
-    convert<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), scales, stream, out + k);
+    convert<kXDtype, kOutDtype, true>(x + code_bytes<kXDtype>(k), scales, stream, out + k);
   }
   if (k < num) {
-    convert_tail<kXDtype, kOutDtype>(x + code_bytes<kXDtype>(k), scales, num - k, out + k);
+    convert_tail<kXDtype, kOutDtype, true>(x + code_bytes<kXDtype>(k), scales, num - k, out + k);
   }
 }
 
-// `all`: whether every block has a table.
+// The tables of a row's blocks.
+struct RowTables {
+  const CastBackTable* tables;  // one a block, or of every byte
+  bool all;                     // whether every block has one
+};
+
+template <int32 kXDtype>
+RowTables tables_of(const RowScales& sf, int32 sf_kind, int64 num, const CastBackScratch& scratch) {
+  if (sf.bytes == nullptr) {
+    return {scratch.tables(), write_tables<kXDtype>(sf.numbers, num, scratch.tables())};
+  }
+  bool all = true;
+  if constexpr (kXDtype == numerics::kDTypeE4M3) {
+    for (int64 k = 0; k < num; ++k) all &= has_table<kXDtype>(sf.numbers[k]);
+  }
+  return {byte_tables<kXDtype>(sf_kind), all};
+}
+
 template <int32 kXDtype, bool kStream>
-void look_up_row(const uint8* x, const float* sf, const CastBackTable* tables, bool all,
-                 const CastBackPlan& plan, uint16* out) {
-  for (int64 k = 0; k < plan.hidden; k += plan.block_cols, ++sf, ++tables) {
+void look_up_row(const uint8* x, RowScales sf, RowTables tables, const CastBackPlan& plan,
+                 uint16* out) {
+  const int64 hidden = plan.hidden;
+  const int64 block_cols = plan.block_cols;
+  for (int64 k = 0, i = 0; k < hidden; k += block_cols, ++i) {
     const uint8* block = x + code_bytes<kXDtype>(k);
-    const int64 num = std::min(plan.block_cols, plan.hidden - k);
-    int64 done = all || has_table<kXDtype>(*sf) ? num & -kStep : 0;
-    if (!look_up<kXDtype, kStream>(block, done, *tables, out + k)) done = 0;
+    const int64 num = std::min(block_cols, hidden - k);
+    int64 done = tables.all || has_table<kXDtype>(sf.numbers[i]) ? num & -kStep : 0;
+    const CastBackTable& table = tables.tables[sf.bytes == nullptr ? i : sf.bytes[i]];
+    if (!look_up<kXDtype, kStream>(block, done, table, out + k)) done = 0;
     if (done < num) {
-      convert_block<kXDtype, numerics::kDTypeBF16>(block + code_bytes<kXDtype>(done), *sf,
-                                                   num - done, kStream, out + k + done);
+      convert_block<kXDtype>(block + code_bytes<kXDtype>(done), sf.numbers[i], num - done, kStream,
+                             out + k + done);
     }
   }
 }
@@ -454,29 +575,42 @@ template <int32 kXDtype, int32 kOutDtype>
 void convert_rows(const CastBackArgs& args, const CastBackShape& shape, const CastBackPlan& plan,
                   int64 begin, int64 end, const CastBackScratch& scratch) {
   using Out = Element<kOutDtype>;
+  constexpr bool kIsBF16 = kOutDtype == numerics::kDTypeBF16;
   const bool stream = plan.stream && !plan.by_row;
   ScaleReader reader(args, shape, plan, scratch);
-  const float* sf = nullptr;
-  bool all_have_tables = false;
+  RowScales sf;
+  RowTables tables{};
+  const float* units = nullptr;
+  bool any_nan = true;
   int64 block_row = -1;
   for (int64 m = begin; m < end; ++m) {
     if (m / shape.block_rows != block_row) {
       block_row = m / shape.block_rows;
       sf = reader.read(block_row);
-      if (plan.by_table) {
-        all_have_tables = write_tables<kXDtype>(sf, plan.num_blocks, scratch.tables());
+      if (plan.by_table || plan.by_unit) {
+        tables = tables_of<kXDtype>(sf, shape.sf_kind, plan.num_blocks, scratch);
       } else {
-        sf = spread_scales(sf, plan, scratch);
+        if (kIsBF16) any_nan = settle_nan(sf.numbers, plan.num_blocks);
+        units = spread_scales(sf.numbers, plan, scratch);
       }
     }
     const uint8* x = args.x + m * args.x_stride;
     Out* const out = static_cast<Out*>(args.out) + m * plan.hidden;
     Out* const row = plan.by_row ? static_cast<Out*>(scratch.row()) : out;
-    if (!plan.by_table) {
-      convert_row<kXDtype, kOutDtype>(x, sf, plan.unit_cols, plan.hidden, stream, row);
-    } else if constexpr (kOutDtype == numerics::kDTypeBF16) {
-      const auto look_up = stream ? look_up_row<kXDtype, true> : look_up_row<kXDtype, false>;
-      look_up(x, sf, scratch.tables(), all_have_tables, plan, row);
+    if constexpr (kIsBF16) {
+      if (plan.by_table) {
+        const auto look_up = stream ? look_up_row<kXDtype, true> : look_up_row<kXDtype, false>;
+        look_up(x, sf, tables, plan, row);
+      } else if (plan.by_unit) {
+        const auto look_up = stream ? look_up_units<true> : look_up_units<false>;
+        look_up(x, sf, tables.tables, plan, row);
+      } else {
+        const auto convert = any_nan ? convert_row<kXDtype, kOutDtype, true>
+                                     : convert_row<kXDtype, kOutDtype, false>;
+        convert(x, units, plan.unit_cols, plan.hidden, stream, row);
+      }
+    } else {
+      convert_row<kXDtype, kOutDtype, true>(x, units, plan.unit_cols, plan.hidden, stream, row);
     }
     if (plan.by_row) stream_copy(out, row, plan.row_bytes);
   }
@@ -533,6 +667,9 @@ CastBackPlan make_plan(const CastBackArgs& args, const CastBackShape& shape) {
   plan.unit_cols = is_even ? kUnitCols : 1;
   plan.by_table = shape.out_dtype == numerics::kDTypeBF16 &&
                   (plan.num_blocks == 1 || plan.block_cols % kTableCols == 0);
+  plan.by_unit = shape.out_dtype == numerics::kDTypeBF16 && !plan.by_table &&
+                 shape.x_dtype == numerics::kDTypeE2M1x2 && !is_wide_sf(shape.sf_kind) &&
+                 plan.block_cols == kUnitCols;
   plan.row_bytes = plan.hidden * (shape.out_dtype == numerics::kDTypeF32 ? 4 : 2);
   plan.stream = should_stream(args.num_tokens * plan.row_bytes);
   plan.by_row =
