@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,8 +28,14 @@ struct Options {
   std::string target;
   bool all_targets = false;
   bool support = false;
+  bool small = false;
+  bool pdl = false;
   std::string record;
 };
+
+// What --small leaves: tools that watch every access make a call a thousand times slower.
+constexpr int64_t kSmallBytes = int64_t{256} << 10;
+constexpr size_t kSmallCases = 40;
 
 // One op on one backend (on one SIMD target of it).
 struct Row {
@@ -53,6 +60,18 @@ std::string grouped(int64_t value) {
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A few small cases from all over the op's list, which is ordered by what they are about.
+void keep_small(Selection& selection) {
+  std::vector<const cases::Case*> small;
+  std::copy_if(selection.cases.begin(), selection.cases.end(), std::back_inserter(small),
+               [](const cases::Case* test) {
+                 return test->error.empty() && cases::bytes_moved(*test) <= kSmallBytes;
+               });
+  selection.cases.clear();
+  const size_t count = std::min(small.size(), kSmallCases);
+  for (size_t i = 0; i < count; ++i) selection.cases.push_back(small[i * small.size() / count]);
 }
 
 // The rows of an op, before a case has run: one a backend, for cpu one a target.
@@ -134,7 +153,9 @@ int run(const Options& options) {
     std::fputs(support_page().c_str(), stdout);
     return kSuccess;
   }
-  const std::vector<Selection> selections = select_cases(options.selectors, false);
+  std::vector<Selection> selections = select_cases(options.selectors, false);
+  if (options.small) std::for_each(selections.begin(), selections.end(), keep_small);
+  set_pdl(options.pdl);
   const BackendChoice backends = choose_backends(options.backends);
   if (!options.target.empty()) set_cpu_target(options.target);
   OutFile record(options.record);
@@ -191,6 +212,9 @@ Command verify_command(CLI::App& app) {
           ->type_name("NAME");
   parser->add_flag("--all-targets", options->all_targets, "Every instruction set of this machine")
       ->excludes(target);
+  parser->add_flag("--small", options->small,
+                   "At most 40 cases an op, none of them large: for tools that slow kernels down");
+  parser->add_flag("--pdl", options->pdl, "Launch the kernels of cuda as dependent launches");
   auto* const record =
       parser->add_option("--record", options->record, "Write a record of the run as JSON to FILE")
           ->type_name("FILE");
