@@ -120,6 +120,8 @@ int PyCall::integer(const char* argument) {
   return static_cast<int>(value);
 }
 
+int64_t PyCall::handle() { return as_any(take()).cast<int64_t>(); }
+
 double PyCall::number() { return as_any(take()).cast<double>(); }
 
 std::optional<double> PyCall::maybe_number() {

@@ -28,6 +28,8 @@ class PyCall {
   bool flag();
   int integer(const char* argument);
   std::optional<double> maybe_number();
+  /// An address.
+  int64_t handle();
   double number();
   std::optional<std::string> maybe_text();
   std::string text();

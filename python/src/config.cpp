@@ -2,6 +2,7 @@
 #include "tilekernels/config.h"
 
 #include "call.h"
+#include "tilekernels/stream.h"
 #include "tilekernels/version.h"
 
 namespace tilekernels::python {
@@ -72,6 +73,11 @@ const Registration kGetAmaxClamp("get_amax_clamp_for_quant", "get_amax_clamp_for
 
 const Registration kReset("reset_runtime_config", "reset_runtime_config",
                           [](PyCall&) { reset_runtime_config(); });
+
+const Registration kCheckErrors("check_errors", "check_errors", [](PyCall& call) {
+  // The handle is the caller's, a number in Python.
+  check_errors({reinterpret_cast<void*>(static_cast<intptr_t>(call.handle()))});
+});
 
 }  // namespace
 }  // namespace tilekernels::python

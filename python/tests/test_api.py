@@ -33,7 +33,7 @@ PYTHON_ONLY = {
 # C++ functions without a Python name, and why.
 NOT_IN_PYTHON = {
     "sf_spec": "Python has no specs",
-    "check_errors": "host backends report at the end of the call",
+    "check_errors": "the stream is a handle, and there is a rule for the default; config has it",
     "set_log_hook": "the library's own warnings, not Python's",
 }
 

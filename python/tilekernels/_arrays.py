@@ -174,6 +174,7 @@ class _Torch:
     def __init__(self) -> None:
         self._dtypes: dict = {}
         self._outputs: dict = {}
+        self._devices: dict = {}  # DLPack's type and the index -> torch.device
 
     def owns(self, array: Any) -> bool:
         torch = sys.modules.get("torch")
@@ -223,8 +224,11 @@ class _Torch:
         import torch
 
         dtype, carrier = self._outputs[output.dtype]
-        kind, index = device
-        where = "cpu" if kind == _DLPACK_CPU else f"{'cuda' if kind == 2 else 'npu'}:{index}"
+        where = self._devices.get(device)
+        if where is None:
+            kind, index = device
+            name = "cpu" if kind == _DLPACK_CPU else f"{'cuda' if kind == 2 else 'npu'}:{index}"
+            where = self._devices[device] = torch.device(name)
         if output.strides is None:
             array = torch.empty(output.shape, dtype=dtype, device=where)
         else:

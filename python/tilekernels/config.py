@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import List, NamedTuple, Optional
 
 from . import _native
@@ -11,7 +12,7 @@ __all__ = [
     "BackendStatus", "backends", "set_backend", "get_backend", "set_num_threads",
     "get_num_threads", "cpu_targets", "set_cpu_target", "get_cpu_target", "set_check_data",
     "get_check_data", "set_pdl", "get_pdl", "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
-    "reset_runtime_config",
+    "reset_runtime_config", "check_errors",
 ]
 
 _backends = _native.function("backends")
@@ -28,6 +29,7 @@ _set_pdl = _native.function("set_pdl")
 _get_pdl = _native.function("get_pdl")
 _set_amax_clamp = _native.function("set_amax_clamp_for_quant")
 _get_amax_clamp = _native.function("get_amax_clamp_for_quant")
+_check_errors = _native.function("check_errors")
 _reset = _native.function("reset_runtime_config")
 
 
@@ -152,3 +154,22 @@ def get_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool) -> float:
 def reset_runtime_config() -> None:
     """Restores every setting of this module to its start value."""
     _reset()
+
+
+def check_errors(stream: Optional[int] = None) -> None:
+    """Reports the data-dependent faults of the work queued on a CUDA stream so far.
+
+    Waits for the stream. On host memory a call reports its own faults, so this returns at once.
+
+    Args:
+        stream: The stream's handle (torch: `stream.cuda_stream`); None takes torch's current
+            stream, without torch the default one.
+
+    Raises:
+        DataError: With the lowest faulty row.
+    """
+    if stream is None:
+        torch = sys.modules.get("torch")
+        used = torch is not None and torch.cuda.is_initialized()
+        stream = torch.cuda.current_stream().cuda_stream if used else 0
+    _check_errors(stream)
