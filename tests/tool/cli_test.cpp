@@ -71,13 +71,26 @@ TEST(Tool, SaysItsVersionAndHelp) {
 }
 
 TEST(Tool, UsageErrorsExitWith2) {
-  for (const char* arguments :
-       {"", "nosuch", "--nosuch", "info extra", "verify --nosuch", "verify --backend",
-        "verify --backend gpu", "verify nosuch", "verify topk_gate/nosuch",
-        "verify --target NOSUCH", "verify --all-targets --target NOSUCH", "bench nosuch",
-        "bench --reps 0", "bench --min-time -1", "bench --reps x", "bench --reps 3 --min-time 1",
-        "bench topk_gate/ties", "bench --host-cost", "bench --cupti /nosuch",
-        "cache warm --threads 0"}) {
+  for (const char* arguments : {"",
+                                "nosuch",
+                                "--nosuch",
+                                "info extra",
+                                "verify --nosuch",
+                                "verify --backend",
+                                "verify --backend gpu",
+                                "verify nosuch",
+                                "verify topk_gate/nosuch",
+                                "verify --target NOSUCH",
+                                "verify --all-targets --target NOSUCH",
+                                "bench nosuch",
+                                "bench --reps 0",
+                                "bench --min-time -1",
+                                "bench --reps x",
+                                "bench --reps 3 --min-time 1",
+                                "bench topk_gate/ties",
+                                "bench --host-cost",
+                                "bench --cupti /nosuch",
+                                "cache warm --threads 0"}) {
     const ToolRun run = run_tool(arguments);
     EXPECT_EQ(run.status, 2) << arguments << "\n" << run.out << run.err;
     EXPECT_FALSE(run.err.empty()) << arguments;
