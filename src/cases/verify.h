@@ -23,9 +23,10 @@ class Judge {
   explicit Judge(const Case& test) : test_(test) {}
 
   /// Checks the case on a backend: the error of a bad call; else outputs equal to the reference's
-  /// and to the hand-worked ones, bit for bit and over the whole storage, whatever it held before;
-  /// guard bytes and inputs untouched; the same again from the allocating form; the fault, if one
-  /// is expected; and that the forced backend is the one that ran.
+  /// and to the hand-worked ones, bit for bit and over the whole storage, whatever it held before,
+  /// with every tensor aligned and with every tensor one element off; guard bytes and inputs
+  /// untouched; the same again from the allocating form; the fault, if one is expected; and that
+  /// the forced backend is the one that ran.
   Verdict verify(Backend backend);
 
  private:
@@ -44,8 +45,9 @@ inline Verdict verify(const Case& test, Backend backend) { return Judge(test).ve
 /// Input bytes in memory of their own, outputs between guard bytes: one call's tensors.
 class Buffers {
  public:
-  /// Outputs are filled with `prefill`. Throws what the case's `spec` throws.
-  Buffers(const Case& test, uint8_t prefill, Device device = {});
+  /// Outputs are filled with `prefill`; each tensor begins `offset` of its elements off a place
+  /// aligned to 64 bytes. Throws what the case's `spec` throws.
+  Buffers(const Case& test, uint8_t prefill, Device device = {}, int64_t offset = 0);
 
   const Views& inputs() const { return inputs_; }
   const Views& outputs() const { return outputs_; }
@@ -58,6 +60,7 @@ class Buffers {
   struct Block {
     std::string name;
     Tensor memory;
+    int64_t begin;  // of the tensor, behind guard bytes
     int64_t size_bytes;
     std::vector<uint8_t> before;  // inputs: their bytes
   };
@@ -65,6 +68,7 @@ class Buffers {
   TensorView add_block(const std::string& name, const TensorSpec& spec,
                        const std::vector<uint8_t>& content, bool is_input);
 
+  int64_t offset_;
   Views inputs_;
   Views outputs_;
   std::vector<Block> blocks_;
