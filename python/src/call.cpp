@@ -138,6 +138,18 @@ std::optional<std::string> PyCall::maybe_text() {
   return std::string(argument.cast<ffi::String>());
 }
 
+LogHook PyCall::maybe_hook() {
+  const ffi::AnyView& argument = as_any(take());
+  if (argument == nullptr) return {};
+  return [hook = argument.cast<ffi::Function>()](std::string_view sentence) {
+    try {
+      hook(ffi::Bytes(sentence.data(), sentence.size()));  // paths need not be UTF-8
+    } catch (const ffi::Error&) {
+      // A warning has nobody to tell that its hook failed.
+    }
+  };
+}
+
 Call PyCall::options(const Device& device) {
   Call call;
   if (const auto backend = maybe_text()) call.backend = backend_from_name(*backend);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tilekernels/config.h"
 #include "tilekernels/quant.h"
 #include "tilekernels/stream.h"
 #include "tilekernels/tensor.h"
@@ -33,6 +34,8 @@ class PyCall {
   double number();
   std::optional<std::string> maybe_text();
   std::string text();
+  /// A callable that takes a sentence, or nothing.
+  LogHook maybe_hook();
   /// The last argument of every op: the backend's name or nothing. The stream is the one that the
   /// tensors' framework works on.
   Call options(const Device& device);

@@ -2,6 +2,7 @@
 #include "tilekernels/config.h"
 
 #include "call.h"
+#include "tilekernels/cache.h"
 #include "tilekernels/stream.h"
 #include "tilekernels/version.h"
 
@@ -70,6 +71,14 @@ const Registration kGetAmaxClamp("get_amax_clamp_for_quant", "get_amax_clamp_for
                                    const DType fmt = call.dtype();
                                    call.give(double{get_amax_clamp_for_quant(fmt, call.flag())});
                                  });
+
+const Registration kCacheDir("cache_dir", "cache_dir", [](PyCall& call) {
+  call.give(std::optional<std::string>(cache_dir()));
+});
+const Registration kSetCacheDir("set_cache_dir", "set_cache_dir",
+                                [](PyCall& call) { set_cache_dir(call.text()); });
+const Registration kSetLogHook("set_log_hook", "set_log_hook",
+                               [](PyCall& call) { set_log_hook(call.maybe_hook()); });
 
 const Registration kReset("reset_runtime_config", "reset_runtime_config",
                           [](PyCall&) { reset_runtime_config(); });

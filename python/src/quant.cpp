@@ -106,153 +106,124 @@ QuantView quant_tensor(PyCall& call) {
 
 void give(PyCall& call, const QuantSpec& out) { call.give({out.data, out.sf}); }
 
-const OpRegistration kPerTokenCast(
-    "per_token_cast", "per_token_cast",
-    [](PyCall& call) {
-      const TensorSpec x = call.spec();
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      give(call, per_token_cast_spec(x, fmt, num_per_channels, cast_options(call)));
-    },
-    [](PyCall& call) {
-      const QuantView out = quant_tensor(call);
-      const TensorView x = call.tensor();
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      const CastOptions options = cast_options(call);
-      per_token_cast_out(out, x, fmt, num_per_channels, options, call.options(x.device));
-    });
+// What the two casts do not share: their names, how Python says the size of a group, and the public
+// functions.
+struct PerToken {
+  static constexpr const char* kCast = "per_token_cast";
+  static constexpr const char* kQuantized = "per_token_cast_quantized";
+  static constexpr const char* kSfOnly = "per_token_cast_with_sf_only";
+  static constexpr const char* kPrecomputed = "per_token_cast_with_precomputed_sf";
+  static int size(PyCall& call) { return call.integer("num_per_channels"); }
+  static auto spec(const auto&... arguments) { return per_token_cast_spec(arguments...); }
+  static void out(const auto&... arguments) { per_token_cast_out(arguments...); }
+  static auto sf_only_spec(const auto&... arguments) {
+    return per_token_cast_with_sf_only_spec(arguments...);
+  }
+  static void sf_only_out(const auto&... arguments) {
+    per_token_cast_with_sf_only_out(arguments...);
+  }
+  static auto precomputed_spec(const auto&... arguments) {
+    return per_token_cast_with_precomputed_sf_spec(arguments...);
+  }
+  static void precomputed_out(const auto&... arguments) {
+    per_token_cast_with_precomputed_sf_out(arguments...);
+  }
+};
 
-const OpRegistration kPerTokenCastQuantized(
-    "per_token_cast_quantized", "per_token_cast",
-    [](PyCall& call) {
-      const QuantSpec x = quant_spec(call);
-      const SfSource x_sf = sf_source(call, x.sf);
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      give(call, per_token_cast_spec(x, x_sf, fmt, num_per_channels, cast_options(call)));
-    },
-    [](PyCall& call) {
-      const QuantView out = quant_tensor(call);
-      const QuantView x = quant_tensor(call);
-      const SfSource x_sf = sf_source(call, x.sf);
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      const CastOptions options = cast_options(call);
-      per_token_cast_out(out, x, x_sf, fmt, num_per_channels, options, call.options(x.data.device));
-    });
+struct PerBlock {
+  static constexpr const char* kCast = "per_block_cast";
+  static constexpr const char* kQuantized = "per_block_cast_quantized";
+  static constexpr const char* kSfOnly = "per_block_cast_with_sf_only";
+  static constexpr const char* kPrecomputed = "per_block_cast_with_precomputed_sf";
+  static BlockSize size(PyCall& call) { return block_size(call, "block_size"); }
+  static auto spec(const auto&... arguments) { return per_block_cast_spec(arguments...); }
+  static void out(const auto&... arguments) { per_block_cast_out(arguments...); }
+  static auto sf_only_spec(const auto&... arguments) {
+    return per_block_cast_with_sf_only_spec(arguments...);
+  }
+  static void sf_only_out(const auto&... arguments) {
+    per_block_cast_with_sf_only_out(arguments...);
+  }
+  static auto precomputed_spec(const auto&... arguments) {
+    return per_block_cast_with_precomputed_sf_spec(arguments...);
+  }
+  static void precomputed_out(const auto&... arguments) {
+    per_block_cast_with_precomputed_sf_out(arguments...);
+  }
+};
 
-const OpRegistration kPerTokenCastSfOnly(
-    "per_token_cast_with_sf_only", "per_token_cast_with_sf_only",
-    [](PyCall& call) {
-      const TensorSpec x = call.spec();
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      call.give({per_token_cast_with_sf_only_spec(x, fmt, num_per_channels, cast_options(call))});
-    },
-    [](PyCall& call) {
-      const TensorView out_sf = call.tensor();
-      const TensorView x = call.tensor();
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      const CastOptions options = cast_options(call);
-      per_token_cast_with_sf_only_out(out_sf, x, fmt, num_per_channels, options,
-                                      call.options(x.device));
-    });
+template <class Cast>
+struct CastRegistrations {
+  OpRegistration plain{Cast::kCast, Cast::kCast,
+                       [](PyCall& call) {
+                         const TensorSpec x = call.spec();
+                         const DType fmt = call.dtype();
+                         const auto size = Cast::size(call);
+                         give(call, Cast::spec(x, fmt, size, cast_options(call)));
+                       },
+                       [](PyCall& call) {
+                         const QuantView out = quant_tensor(call);
+                         const TensorView x = call.tensor();
+                         const DType fmt = call.dtype();
+                         const auto size = Cast::size(call);
+                         const CastOptions options = cast_options(call);
+                         Cast::out(out, x, fmt, size, options, call.options(x.device));
+                       }};
+  OpRegistration quantized{Cast::kQuantized, Cast::kCast,
+                           [](PyCall& call) {
+                             const QuantSpec x = quant_spec(call);
+                             const SfSource x_sf = sf_source(call, x.sf);
+                             const DType fmt = call.dtype();
+                             const auto size = Cast::size(call);
+                             give(call, Cast::spec(x, x_sf, fmt, size, cast_options(call)));
+                           },
+                           [](PyCall& call) {
+                             const QuantView out = quant_tensor(call);
+                             const QuantView x = quant_tensor(call);
+                             const SfSource x_sf = sf_source(call, x.sf);
+                             const DType fmt = call.dtype();
+                             const auto size = Cast::size(call);
+                             const CastOptions options = cast_options(call);
+                             Cast::out(out, x, x_sf, fmt, size, options,
+                                       call.options(x.data.device));
+                           }};
+  OpRegistration sf_only{Cast::kSfOnly, Cast::kSfOnly,
+                         [](PyCall& call) {
+                           const TensorSpec x = call.spec();
+                           const DType fmt = call.dtype();
+                           const auto size = Cast::size(call);
+                           call.give({Cast::sf_only_spec(x, fmt, size, cast_options(call))});
+                         },
+                         [](PyCall& call) {
+                           const TensorView out_sf = call.tensor();
+                           const TensorView x = call.tensor();
+                           const DType fmt = call.dtype();
+                           const auto size = Cast::size(call);
+                           const CastOptions options = cast_options(call);
+                           Cast::sf_only_out(out_sf, x, fmt, size, options, call.options(x.device));
+                         }};
+  OpRegistration precomputed{Cast::kPrecomputed, Cast::kPrecomputed,
+                             [](PyCall& call) {
+                               const TensorSpec x = call.spec();
+                               const TensorSpec sf = call.spec();
+                               const DType fmt = call.dtype();
+                               const auto size = Cast::size(call);
+                               check_given_sf(call, sf);
+                               call.give({Cast::precomputed_spec(x, fmt, size, sf)});
+                             },
+                             [](PyCall& call) {
+                               const TensorView out = call.tensor();
+                               const TensorView x = call.tensor();
+                               const TensorView sf = call.tensor();
+                               const DType fmt = call.dtype();
+                               const auto size = Cast::size(call);
+                               check_given_sf(call, sf);
+                               Cast::precomputed_out(out, x, fmt, size, sf, call.options(x.device));
+                             }};
+};
 
-const OpRegistration kPerTokenCastPrecomputedSf(
-    "per_token_cast_with_precomputed_sf", "per_token_cast_with_precomputed_sf",
-    [](PyCall& call) {
-      const TensorSpec x = call.spec();
-      const TensorSpec sf = call.spec();
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      check_given_sf(call, sf);
-      call.give({per_token_cast_with_precomputed_sf_spec(x, fmt, num_per_channels, sf)});
-    },
-    [](PyCall& call) {
-      const TensorView out = call.tensor();
-      const TensorView x = call.tensor();
-      const TensorView sf = call.tensor();
-      const DType fmt = call.dtype();
-      const int num_per_channels = call.integer("num_per_channels");
-      check_given_sf(call, sf);
-      per_token_cast_with_precomputed_sf_out(out, x, fmt, num_per_channels, sf,
-                                             call.options(x.device));
-    });
-
-const OpRegistration kPerBlockCast(
-    "per_block_cast", "per_block_cast",
-    [](PyCall& call) {
-      const TensorSpec x = call.spec();
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      give(call, per_block_cast_spec(x, fmt, block, cast_options(call)));
-    },
-    [](PyCall& call) {
-      const QuantView out = quant_tensor(call);
-      const TensorView x = call.tensor();
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      const CastOptions options = cast_options(call);
-      per_block_cast_out(out, x, fmt, block, options, call.options(x.device));
-    });
-
-const OpRegistration kPerBlockCastQuantized(
-    "per_block_cast_quantized", "per_block_cast",
-    [](PyCall& call) {
-      const QuantSpec x = quant_spec(call);
-      const SfSource x_sf = sf_source(call, x.sf);
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      give(call, per_block_cast_spec(x, x_sf, fmt, block, cast_options(call)));
-    },
-    [](PyCall& call) {
-      const QuantView out = quant_tensor(call);
-      const QuantView x = quant_tensor(call);
-      const SfSource x_sf = sf_source(call, x.sf);
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      const CastOptions options = cast_options(call);
-      per_block_cast_out(out, x, x_sf, fmt, block, options, call.options(x.data.device));
-    });
-
-const OpRegistration kPerBlockCastSfOnly(
-    "per_block_cast_with_sf_only", "per_block_cast_with_sf_only",
-    [](PyCall& call) {
-      const TensorSpec x = call.spec();
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      call.give({per_block_cast_with_sf_only_spec(x, fmt, block, cast_options(call))});
-    },
-    [](PyCall& call) {
-      const TensorView out_sf = call.tensor();
-      const TensorView x = call.tensor();
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      const CastOptions options = cast_options(call);
-      per_block_cast_with_sf_only_out(out_sf, x, fmt, block, options, call.options(x.device));
-    });
-
-const OpRegistration kPerBlockCastPrecomputedSf(
-    "per_block_cast_with_precomputed_sf", "per_block_cast_with_precomputed_sf",
-    [](PyCall& call) {
-      const TensorSpec x = call.spec();
-      const TensorSpec sf = call.spec();
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      check_given_sf(call, sf);
-      call.give({per_block_cast_with_precomputed_sf_spec(x, fmt, block, sf)});
-    },
-    [](PyCall& call) {
-      const TensorView out = call.tensor();
-      const TensorView x = call.tensor();
-      const TensorView sf = call.tensor();
-      const DType fmt = call.dtype();
-      const BlockSize block = block_size(call, "block_size");
-      check_given_sf(call, sf);
-      per_block_cast_with_precomputed_sf_out(out, x, fmt, block, sf, call.options(x.device));
-    });
+const CastRegistrations<PerToken> kPerToken;
+const CastRegistrations<PerBlock> kPerBlock;
 
 const OpRegistration kCastBack(
     "cast_back", "cast_back",

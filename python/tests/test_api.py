@@ -34,7 +34,6 @@ PYTHON_ONLY = {
 NOT_IN_PYTHON = {
     "sf_spec": "Python has no specs",
     "check_errors": "the stream is a handle, and there is a rule for the default; config has it",
-    "set_log_hook": "the library's own warnings, not Python's",
 }
 
 
@@ -163,9 +162,10 @@ def test_names_of_quant():
         REFERENCE["per_token_cast_back"])
 
 
-@pytest.mark.parametrize("name", [*ops("config.h"), "backends"])
+@pytest.mark.parametrize("name", [*ops("config.h"), "cache_dir", "set_cache_dir", "backends"])
 def test_config(name):
-    arguments = {**ops("config.h"), "backends": declarations("device.h")["backends"][0]}[name]
+    header = {"backends": "device.h", "cache_dir": "cache.h", "set_cache_dir": "cache.h"}
+    arguments = declarations(header.get(name, "config.h"))[name][0]
     function = getattr(config, name)
     assert name in config.__all__
     got = [parameter.name for parameter in inspect.signature(function).parameters.values()]

@@ -91,3 +91,43 @@ def test_amax_clamps():
             config.set_amax_clamp_for_quant("e2m1", False, wrong)
         with pytest.raises(ValueError, match=r"^\[per_token_cast\] amax_clamp "):
             quant.per_token_cast(x, "e4m3", 16, amax_clamp=wrong)
+
+
+def test_numpy_scalars_are_taken():
+    config.set_num_threads(numpy.int64(2))
+    assert config.get_num_threads() == 2
+    config.set_check_data(numpy.bool_(False))
+    assert config.get_check_data() is False
+    config.set_amax_clamp_for_quant("e4m3", numpy.bool_(False), numpy.float32(2.0))
+    assert config.get_amax_clamp_for_quant("e4m3", False) == 2.0
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda: config.set_num_threads(2**63),
+     "num_threads must fit in 32 bits, got 9223372036854775808"),
+    (lambda: config.set_num_threads("2"), "num_threads must be an integer, got '2'"),
+    (lambda: config.set_check_data("no"), "enabled must be True or False, got 'no'"),
+    (lambda: config.set_pdl(2), "enabled must be True or False, got 2"),
+    (lambda: config.set_cpu_target(None), "target must be a str, got None"),
+    (lambda: config.set_backend(1), "backend must be a str or None, got 1"),
+    (lambda: config.set_cache_dir(3), "folder must be a str, got 3"),
+    (lambda: config.set_log_hook(3), "hook must be callable or None, got 3"),
+])
+def test_wrong_kinds_are_value_errors(call, message):
+    with pytest.raises(ValueError) as caught:
+        call()
+    assert str(caught.value).endswith("] " + message)
+
+
+def test_cache_dir(tmp_path):
+    start = config.cache_dir()
+    config.set_cache_dir(str(tmp_path))
+    config.reset_runtime_config()
+    assert config.cache_dir() == str(tmp_path)
+    config.set_cache_dir(start)
+    assert config.cache_dir() == start
+
+
+def test_log_hook():
+    config.set_log_hook(lambda sentence: None)
+    config.set_log_hook(None)

@@ -393,3 +393,45 @@ def test_arguments_have_docs():
         if "Args:" in text and "Args: as" not in text:
             for argument in inspect.signature(function).parameters:
                 assert f"{argument}:" in text, (name, argument)
+
+
+def test_numpy_scalars_are_taken():
+    x = numpy.random.default_rng(1).normal(size=(8, 64)).astype(numpy.float32)
+    want = quant.per_token_cast(x, "e4m3", 32, round_sf=True, amax_clamp=1.0)
+    got = quant.per_token_cast(x, "e4m3", numpy.int32(32), round_sf=numpy.bool_(True),
+                               amax_clamp=numpy.float32(1.0))
+    for a, b in zip(got, want):
+        assert a.tobytes() == b.tobytes()
+    block = (numpy.int64(32), numpy.uint8(32))
+    assert quant.per_block_cast(x, "e4m3", block)[1].shape == (1, 2)
+    got = quant.cast_back(want, "fp32", (numpy.int64(1), 32))
+    assert got.tobytes() == quant.per_token_cast_back(want, "fp32", 32).tobytes()
+
+
+@pytest.mark.parametrize("arguments,message", [
+    ({"num_per_channels": 2**63}, "num_per_channels must fit in 32 bits, got 9223372036854775808"),
+    ({"num_per_channels": 32.0}, "num_per_channels must be an integer, got 32.0"),
+    ({"round_sf": "yes"}, "round_sf must be True or False, got 'yes'"),
+    ({"sf_pitch": 3}, "sf_pitch must be a str or None, got 3"),
+    ({"amax_clamp": "1"}, "amax_clamp must be a real number that a float holds, got '1'"),
+    ({"backend": 3}, "backend must be a str or None, got 3"),
+])
+def test_arguments_of_a_wrong_kind_are_named(arguments, message):
+    x = numpy.ones((8, 64), numpy.float32)
+    for name in ("per_token_cast", "per_token_cast_with_sf_only"):
+        with pytest.raises(ValueError) as caught:
+            getattr(quant, name)(x, "e4m3", **{"num_per_channels": 32, **arguments})
+        assert str(caught.value) == f"[{name}] {message}"
+
+
+def test_per_token_cast_back_speaks_of_itself():
+    pair = quant.per_token_cast(numpy.ones((8, 64), numpy.float32), "e4m3", 32)
+    for arguments, message in [
+            ((pair, "fp32", 0), "num_per_channels must be at least 1, got 0"),
+            ((pair, "fp32", "32"), "num_per_channels must be an integer, got '32'"),
+            ((pair, "fp32", 64), "x.sf must have shape (8, 1), got (8, 2)"),
+            ((pair, "fp8", 32), "fmt must be bf16, fp32 or fp16, got fp8"),
+            ((pair[0], "fp32", 32), "x must be a pair (data, sf), got ndarray")]:
+        with pytest.raises(ValueError) as caught:
+            quant.per_token_cast_back(*arguments)
+        assert str(caught.value) == "[per_token_cast_back] " + message

@@ -75,13 +75,17 @@ def test_refusals(scores, num_topk, message):
 @pytest.mark.parametrize("scores,num_topk", [
     ([[1.0, 2.0]], 1),
     (numpy.float32(1), 1),
-    (numpy.zeros((2, 16), numpy.float32), "1"),
-    (numpy.zeros((2, 16), numpy.float32), 1.5),
     (None, 1),
 ])
 def test_other_types(scores, num_topk):
     with pytest.raises(TypeError):
         topk_gate(scores, num_topk)
+
+
+@pytest.mark.parametrize("num_topk", ["1", 1.5, None, [1], 2**31])
+def test_num_topk_of_another_kind(num_topk):
+    with pytest.raises(ValueError, match=r"^\[topk_gate\] num_topk must "):
+        topk_gate(numpy.zeros((2, 16), numpy.float32), num_topk)
 
 
 def test_a_backend_that_is_not_here():

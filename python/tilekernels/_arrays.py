@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy
 
 from . import _native
+from ._arguments import maybe_text
 
 # Numbers of the library's dtypes by their short names, in the library's order.
 NUMBERS = {str(name): number for number, name in enumerate(_native.function("dtype_names")())}
@@ -302,11 +303,13 @@ class Op:
         op: its name in messages.
         inputs: names of the arrays that go in, and of those that come out; a name in `codes` may
             be int8 or uint8, holding two e2m1 codes a byte.
+        parameters: name and check (of `_arguments`) of everything else.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str],
-                 codes: Sequence[str] = ()) -> None:
+                 codes: Sequence[str] = (), parameters: Sequence[tuple] = ()) -> None:
         self._op = op
+        self._parameters = tuple(parameters)
         self._inputs = tuple((argument, argument in codes) for argument in inputs)
         self._outputs = tuple((argument, argument in codes) for argument in outputs)
         self._spec = _native.function(name + "_spec")
@@ -321,6 +324,20 @@ class Op:
 
     def __call__(self, arrays: tuple, parameters: tuple, backend: Optional[str] = None,
                  out: Optional[tuple] = None) -> Sequence[Any]:
+        # Arguments are looked at only when the extension has not understood them: a call is short.
+        try:
+            return self._run(arrays, parameters, backend, out)
+        except (TypeError, OverflowError):
+            given = (*parameters, backend)
+            checks = (*self._parameters, ("backend", maybe_text))
+            checked = tuple(check(self._op, name, value)
+                            for (name, check), value in zip(checks, given))
+            if [type(value) for value in checked] == [type(value) for value in given]:
+                raise  # the arrays were wrong
+        return self._run(arrays, checked[:-1], checked[-1], out)
+
+    def _run(self, arrays: tuple, parameters: tuple, backend: Optional[str],
+             out: Optional[tuple]) -> Sequence[Any]:
         first = arrays[0]
         framework = _by_type.get(type(first)) or _framework(self._op, self._inputs[0][0], first)
         tensors: list = []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import List, NamedTuple, Optional
+from typing import Callable, List, NamedTuple, Optional
 
 from . import _native
+from ._arguments import flag, integer, maybe_text, number, text
 from ._arrays import format_number
 
 __all__ = [
     "BackendStatus", "backends", "set_backend", "get_backend", "set_num_threads",
     "get_num_threads", "cpu_targets", "set_cpu_target", "get_cpu_target", "set_check_data",
     "get_check_data", "set_pdl", "get_pdl", "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
-    "reset_runtime_config", "check_errors",
+    "cache_dir", "set_cache_dir", "set_log_hook", "reset_runtime_config", "check_errors",
 ]
 
 _backends = _native.function("backends")
@@ -30,6 +31,9 @@ _get_pdl = _native.function("get_pdl")
 _set_amax_clamp = _native.function("set_amax_clamp_for_quant")
 _get_amax_clamp = _native.function("get_amax_clamp_for_quant")
 _check_errors = _native.function("check_errors")
+_cache_dir = _native.function("cache_dir")
+_set_cache_dir = _native.function("set_cache_dir")
+_set_log_hook = _native.function("set_log_hook")
 _reset = _native.function("reset_runtime_config")
 
 
@@ -56,7 +60,7 @@ def set_backend(backend: Optional[str]) -> None:
     Raises:
         ValueError: Another name than reference, cpu, cuda or ascend.
     """
-    _set_backend(backend)
+    _set_backend(maybe_text("set_backend", "backend", backend))
 
 
 def get_backend() -> Optional[str]:
@@ -72,7 +76,7 @@ def set_num_threads(num_threads: int) -> None:
     Raises:
         ValueError: Negative or above 1024.
     """
-    _set_num_threads(num_threads)
+    _set_num_threads(integer("set_num_threads", "num_threads", num_threads))
 
 
 def get_num_threads() -> int:
@@ -97,7 +101,7 @@ def set_cpu_target(target: str) -> None:
     Raises:
         ValueError: A name that is not in `cpu_targets()`.
     """
-    _set_cpu_target(target)
+    _set_cpu_target(text("set_cpu_target", "target", target))
 
 
 def get_cpu_target() -> str:
@@ -107,7 +111,7 @@ def get_cpu_target() -> str:
 
 def set_check_data(enabled: bool) -> None:
     """Whether faults in the data are reported (`DataError`). On unless TILEKERNELS_CHECK_DATA=0."""
-    _set_check_data(enabled)
+    _set_check_data(flag("set_check_data", "enabled", enabled))
 
 
 def get_check_data() -> bool:
@@ -118,7 +122,7 @@ def get_check_data() -> bool:
 def set_pdl(enabled: bool) -> None:
     """Whether CUDA kernels are launched with programmatic dependent launch: a kernel may then
     start while its predecessor in the stream ends, and waits before it reads. Off at the start."""
-    _set_pdl(enabled)
+    _set_pdl(flag("set_pdl", "enabled", enabled))
 
 
 def get_pdl() -> bool:
@@ -141,18 +145,51 @@ def set_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool, value: float) -> None:
             scales Q·2^-9), Q being the format's largest number: the scaling factor would not be a
             normal number.
     """
-    number = format_number("set_amax_clamp_for_quant", fmt, ("e4m3", "e2m1"))
-    _set_amax_clamp(number, use_e4m3_sf, value)
+    op = "set_amax_clamp_for_quant"
+    _set_amax_clamp(format_number(op, fmt, ("e4m3", "e2m1")), flag(op, "use_e4m3_sf", use_e4m3_sf),
+                    number(op, "value", value))
 
 
 def get_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool) -> float:
     """The clamp in force for a format of the data and e4m3 or other scaling factors."""
-    number = format_number("get_amax_clamp_for_quant", fmt, ("e4m3", "e2m1"))
-    return _get_amax_clamp(number, use_e4m3_sf)
+    op = "get_amax_clamp_for_quant"
+    return _get_amax_clamp(format_number(op, fmt, ("e4m3", "e2m1")),
+                           flag(op, "use_e4m3_sf", use_e4m3_sf))
+
+
+def cache_dir() -> str:
+    """The folder of compiled CUDA kernels; empty: none, each process compiles what it needs.
+
+    Starts as TILEKERNELS_CACHE_DIR, else $XDG_CACHE_HOME/tilekernels, else ~/.cache/tilekernels.
+    """
+    return str(_cache_dir())
+
+
+def set_cache_dir(folder: str) -> None:
+    """Sets the folder of compiled CUDA kernels, which is made when the first one is written.
+
+    A folder that cannot be read or written costs a compilation and one warning (`set_log_hook`),
+    never an error. Not touched by `reset_runtime_config`.
+    """
+    _set_cache_dir(text("set_cache_dir", "folder", folder))
+
+
+def set_log_hook(hook: Optional[Callable[[str], None]]) -> None:
+    """Where warnings go, such as that the kernel cache cannot be written; None, as at the start:
+    nowhere.
+
+    Args:
+        hook: Takes one sentence, each said once. Called by any thread; an exception of it is lost.
+            Not touched by `reset_runtime_config`.
+    """
+    if hook is not None and not callable(hook):
+        raise ValueError(f"[set_log_hook] hook must be callable or None, got {hook!r}")
+    _set_log_hook(None if hook is None else
+                  lambda sentence: hook(bytes(sentence).decode(errors="replace")))
 
 
 def reset_runtime_config() -> None:
-    """Restores every setting of this module to its start value."""
+    """Restores the settings of this module to their start values, but not cache folder and hook."""
     _reset()
 
 

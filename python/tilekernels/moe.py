@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from ._arguments import integer
 from ._arrays import Op
 
-_topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"])
+_topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"],
+                parameters=[("num_topk", integer)])
 
 
 def topk_gate(scores: Any, num_topk: int, *, backend: Optional[str] = None) -> Any:

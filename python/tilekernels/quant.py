@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
+from ._arguments import flag, integer, maybe_number, maybe_text
 from ._arrays import Op, format_number
 
 __all__ = [
@@ -29,21 +30,32 @@ __all__ = [
 _CODES = ("e4m3", "e2m1")
 _REALS = ("bf16", "fp32", "fp16")
 
-_per_token = Op("per_token_cast", "per_token_cast", ["x"], ["out", "out_sf"], ["out"])
-_per_token_quantized = Op("per_token_cast_quantized", "per_token_cast", ["x", "x.sf"],
-                          ["out", "out_sf"], ["x", "out"])
-_per_token_sf_only = Op("per_token_cast_with_sf_only", "per_token_cast_with_sf_only", ["x"],
-                        ["out_sf"])
-_per_token_precomputed = Op("per_token_cast_with_precomputed_sf",
-                            "per_token_cast_with_precomputed_sf", ["x", "sf"], ["out"], ["out"])
-_per_block = Op("per_block_cast", "per_block_cast", ["x"], ["out", "out_sf"], ["out"])
-_per_block_quantized = Op("per_block_cast_quantized", "per_block_cast", ["x", "x.sf"],
-                          ["out", "out_sf"], ["x", "out"])
-_per_block_sf_only = Op("per_block_cast_with_sf_only", "per_block_cast_with_sf_only", ["x"],
-                        ["out_sf"])
-_per_block_precomputed = Op("per_block_cast_with_precomputed_sf",
-                            "per_block_cast_with_precomputed_sf", ["x", "sf"], ["out"], ["out"])
-_cast_back = Op("cast_back", "cast_back", ["x", "x.sf"], ["out"], ["x"])
+_FLAGS = (("use_tma_aligned_col_major_sf", flag), ("round_sf", flag), ("use_packed_ue8m0", flag),
+          ("use_e4m3_sf", flag))
+_OPTIONS = (*_FLAGS, ("sf_pitch", maybe_text), ("amax_clamp", maybe_number))
+_SOURCE = (("x_block_size", integer), ("x_block_size", integer), ("x_sf_layout", maybe_text))
+
+
+class _Casts:
+    """The four forms of a cast, which differ between casts in their group's size alone."""
+
+    def __init__(self, op: str, size: tuple) -> None:
+        self.op = op
+        group = (("fmt", integer), *size)
+        self.plain = Op(op, op, ["x"], ["out", "out_sf"], ["out"], (*group, *_OPTIONS))
+        self.quantized = Op(op + "_quantized", op, ["x", "x.sf"], ["out", "out_sf"], ["x", "out"],
+                            (*_SOURCE, *group, *_OPTIONS))
+        sf_only = op + "_with_sf_only"
+        self.sf_only = Op(sf_only, sf_only, ["x"], ["out_sf"], (), (*group, *_OPTIONS))
+        precomputed = op + "_with_precomputed_sf"
+        self.precomputed = Op(precomputed, precomputed, ["x", "sf"], ["out"], ["out"],
+                              (*group, *_FLAGS))
+
+
+_per_token = _Casts("per_token_cast", (("num_per_channels", integer),))
+_per_block = _Casts("per_block_cast", (("block_size", integer), ("block_size", integer)))
+_cast_back = Op("cast_back", "cast_back", ["x", "x.sf"], ["out"], ["x"],
+                (*_SOURCE, ("fmt", integer)))
 
 
 def _pair(op: str, name: str, value: Any) -> tuple:
@@ -52,10 +64,11 @@ def _pair(op: str, name: str, value: Any) -> tuple:
     return tuple(value)
 
 
-def _cast(op: str, plain: Op, quantized: Op, x: Any, size: tuple, fmt: str, options: tuple,
+def _cast(casts: _Casts, x: Any, size: tuple, fmt: str, options: tuple,
           x_block_size: Optional[Tuple[int, int]], x_sf_layout: Optional[str],
           backend: Optional[str], out: Optional[tuple]) -> tuple:
     """The plain or the quantized form, by what `x` is."""
+    op = casts.op
     number = format_number(op, fmt, _CODES)
     if out is not None and (not isinstance(out, (tuple, list)) or len(out) != 2):
         raise ValueError(f"[{op}] out must be a pair (out, out_sf), got {type(out).__name__}")
@@ -66,12 +79,12 @@ def _cast(op: str, plain: Op, quantized: Op, x: Any, size: tuple, fmt: str, opti
             raise ValueError(f"[{op}] x must be a pair (data, sf), got {len(x)} arrays")
         block = _pair(op, "x_block_size", x_block_size)
         parameters = (*block, x_sf_layout, number, *size, *options)
-        result = quantized(x, parameters, backend, out)
+        result = casts.quantized(x, parameters, backend, out)
     else:
         if x_block_size is not None or x_sf_layout is not None:
             raise ValueError(f"[{op}] x must be a pair (data, sf) with x_block_size or "
                              f"x_sf_layout, got {type(x).__name__}")
-        result = plain((x,), (number, *size, *options), backend, out)
+        result = casts.plain((x,), (number, *size, *options), backend, out)
     return tuple(result)
 
 
@@ -140,8 +153,8 @@ def per_token_cast(
             "got True")
     options = (use_tma_aligned_col_major_sf, round_sf, use_packed_ue8m0, use_e4m3_sf, sf_pitch,
                amax_clamp)
-    return _cast("per_token_cast", _per_token, _per_token_quantized, x, (num_per_channels,), fmt,
-                 options, x_block_size, x_sf_layout, backend, out)
+    return _cast(_per_token, x, (num_per_channels,), fmt, options, x_block_size, x_sf_layout,
+                 backend, out)
 
 
 def per_token_cast_with_sf_only(
@@ -169,7 +182,7 @@ def per_token_cast_with_sf_only(
     parameters = (format_number(op, fmt, _CODES), num_per_channels, use_tma_aligned_col_major_sf,
                   round_sf, use_packed_ue8m0, use_e4m3_sf, sf_pitch, amax_clamp)
     out = None if out_sf is None else (out_sf,)
-    return _per_token_sf_only((x,), parameters, backend, out)[0]
+    return _per_token.sf_only((x,), parameters, backend, out)[0]
 
 
 def per_token_cast_with_precomputed_sf(
@@ -201,7 +214,7 @@ def per_token_cast_with_precomputed_sf(
     op = "per_token_cast_with_precomputed_sf"
     parameters = (format_number(op, fmt, _CODES), num_per_channels, use_tma_aligned_col_major_sf,
                   round_sf, use_packed_ue8m0, use_e4m3_sf)
-    return _per_token_precomputed((x, sf), parameters, backend, None if out is None else (out,))[0]
+    return _per_token.precomputed((x, sf), parameters, backend, None if out is None else (out,))[0]
 
 
 def per_block_cast(
@@ -236,8 +249,7 @@ def per_block_cast(
     options = (use_tma_aligned_col_major_sf, round_sf, use_packed_ue8m0, False, sf_pitch,
                amax_clamp)
     size = _pair("per_block_cast", "block_size", block_size)
-    return _cast("per_block_cast", _per_block, _per_block_quantized, x, size, fmt, options,
-                 x_block_size, x_sf_layout, backend, out)
+    return _cast(_per_block, x, size, fmt, options, x_block_size, x_sf_layout, backend, out)
 
 
 def per_block_cast_with_sf_only(
@@ -265,7 +277,7 @@ def per_block_cast_with_sf_only(
                   use_tma_aligned_col_major_sf, round_sf, use_packed_ue8m0, False, sf_pitch,
                   amax_clamp)
     out = None if out_sf is None else (out_sf,)
-    return _per_block_sf_only((x,), parameters, backend, out)[0]
+    return _per_block.sf_only((x,), parameters, backend, out)[0]
 
 
 def per_block_cast_with_precomputed_sf(
@@ -291,7 +303,7 @@ def per_block_cast_with_precomputed_sf(
     op = "per_block_cast_with_precomputed_sf"
     parameters = (format_number(op, fmt, _CODES), *_pair(op, "block_size", block_size),
                   use_tma_aligned_col_major_sf, round_sf, use_packed_ue8m0, False)
-    return _per_block_precomputed((x, sf), parameters, backend, None if out is None else (out,))[0]
+    return _per_block.precomputed((x, sf), parameters, backend, None if out is None else (out,))[0]
 
 
 def cast_back(
@@ -347,5 +359,13 @@ def per_token_cast_back(
 ) -> Any:
     """`cast_back` of rows quantized in groups of `num_per_channels` columns: block
     (1, num_per_channels)."""
-    return cast_back(x, fmt, (1, num_per_channels), x_special_fmt, x_sf_layout=x_sf_layout,
-                     backend=backend)
+    op = "per_token_cast_back"
+    if integer(op, "num_per_channels", num_per_channels) < 1:
+        raise ValueError(f"[{op}] num_per_channels must be at least 1, got {num_per_channels}")
+    try:
+        return cast_back(x, fmt, (1, num_per_channels), x_special_fmt, x_sf_layout=x_sf_layout,
+                         backend=backend)
+    except (ValueError, TypeError, NotImplementedError, RuntimeError) as error:
+        if error.args and str(error.args[0]).startswith("[cast_back] "):
+            error.args = (str(error.args[0]).replace("cast_back", op, 1), *error.args[1:])
+        raise
