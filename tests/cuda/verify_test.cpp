@@ -9,6 +9,7 @@
 #include "cuda/fake.h"
 #include "runtime/cuda/launch.h"
 #include "tilekernels/cache.h"
+#include "tilekernels/error.h"
 
 namespace tilekernels::cases {
 namespace {
@@ -118,6 +119,24 @@ TEST_F(CudaVerifyTest, FindsAWrongByte) {
       << verdict.failure;
 }
 
+TEST_F(CudaVerifyTest, FindsWhatIsWrongOnlyWithMisalignedTensors) {
+  run_kernel([](const InvertArgs& args) {
+    invert_bytes(args);
+    if (reinterpret_cast<uintptr_t>(args.out) % 2 != 0) args.out[2] ^= 1;
+  });
+  const Verdict verdict = verify(make({1, 2, 250}), Backend::kCuda);
+  EXPECT_FALSE(verdict.passed);
+  EXPECT_EQ(verdict.elements, 3) << "the aligned pass is right";
+}
+
+TEST_F(CudaVerifyTest, FindsAByteThatNobodyWrites) {
+  run_kernel([](InvertArgs args) {
+    --args.count;
+    invert_bytes(args);
+  });
+  EXPECT_FALSE(verify(make({1, 2, 250}), Backend::kCuda).passed);
+}
+
 TEST_F(CudaVerifyTest, FindsAWriteBesideAnOutput) {
   run_kernel([](const InvertArgs& args) {
     invert_bytes(args);
@@ -148,6 +167,30 @@ TEST_F(CudaVerifyTest, CompilesACaseOnBothPathsWithoutADevice) {
   EXPECT_EQ(compile_only.kernels()[0].constants, "PDL=0 SHAPE={16}");
   EXPECT_EQ(compile_only.kernels()[1].constants, "PDL=0 SHAPE={1}");
   EXPECT_EQ(machine_.counts->inits, 0);
+}
+
+TEST_F(CudaVerifyTest, CompilesCasesByThreadsAndKeepsEachKernelOnce) {
+  const Case first = make({1, 2, 250});
+  const Case second = make({3, 4});
+  Case bad = make({});
+  bad.error = "a bad call";
+  const CompiledCases compiled = compile_cases("sm_90a", {&first, &bad, &second, &first}, 3);
+  ASSERT_EQ(compiled.kernels.size(), 2u);
+  EXPECT_EQ(compiled.kernels[0].constants, "PDL=0 SHAPE={16}");
+  EXPECT_EQ(compiled.kernels[1].constants, "PDL=0 SHAPE={1}");
+  EXPECT_EQ(compiled.kernels[0].cubin.compare(0, 4, "FAKE"), 0);
+  EXPECT_TRUE(compiled.unsupported.empty());
+}
+
+TEST_F(CudaVerifyTest, NamesTheCaseThatDoesNotCompile) {
+  Case broken = make({1});
+  broken.out = [](const Views&, const Views&, const Call&) { throw BackendError("no room"); };
+  try {
+    compile_cases("sm_90a", {&broken}, 2);
+    FAIL() << "nothing thrown";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(std::string(error.what()), broken.id + ": no room");
+  }
 }
 
 }  // namespace
