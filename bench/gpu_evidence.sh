@@ -79,11 +79,13 @@ run_sanitize() {
     say "absent  sanitize: compute-sanitizer"
     return
   fi
-  local check
-  for check in memcheck racecheck initcheck synccheck; do
-    step "$check" 60 compute-sanitizer --tool "$check" --error-exitcode 9 --print-limit 20 \
-      "$tool" verify --small --backend cuda
+  local check pids=()
+  for check in memcheck racecheck initcheck synccheck; do  # beside each other: nothing is timed
+    step "$check" 120 compute-sanitizer --tool "$check" --error-exitcode 9 --print-limit 20 \
+      "$tool" verify --small --backend cuda &
+    pids+=($!)
   done
+  for check in "${pids[@]}"; do wait "$check" || failed=$((failed + 1)); done
 }
 
 run_bench() {

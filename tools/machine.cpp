@@ -96,6 +96,8 @@ nlohmann::ordered_json record_head(const char* kind) {
                      {"system", here.system},
                      {"cores", here.cores},
                      {"last_level_cache_bytes", here.cache_bytes}};
+  const std::string nvidia_driver = first_line("/proc/driver/nvidia/version");
+  if (!nvidia_driver.empty()) head["nvidia_driver"] = nvidia_driver;
   head["cpu_targets"] = cpu_targets();
   head["threads"] = get_num_threads();
   for (const BackendStatus& status : backends()) {

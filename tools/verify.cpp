@@ -35,7 +35,7 @@ struct Options {
 
 // What --small leaves: tools that watch every access make a call a thousand times slower.
 constexpr int64_t kSmallBytes = int64_t{256} << 10;
-constexpr size_t kSmallCases = 40;
+constexpr size_t kSmallCases = 30;
 
 // One op on one backend (on one SIMD target of it).
 struct Row {
@@ -213,7 +213,7 @@ Command verify_command(CLI::App& app) {
   parser->add_flag("--all-targets", options->all_targets, "Every instruction set of this machine")
       ->excludes(target);
   parser->add_flag("--small", options->small,
-                   "At most 40 cases an op, none of them large: for tools that slow kernels down");
+                   "At most 30 cases an op, none of them large: for tools that slow kernels down");
   parser->add_flag("--pdl", options->pdl, "Launch the kernels of cuda as dependent launches");
   auto* const record =
       parser->add_option("--record", options->record, "Write a record of the run as JSON to FILE")

@@ -219,6 +219,12 @@ TEST(Verify, RunsEveryTarget) {
   EXPECT_TRUE(has(one.out, cpu_targets().back()));
 }
 
+TEST(Verify, TakesAFewSmallCases) {
+  const ToolRun run = run_tool("verify topk_gate per_block_cast --small --backend cpu");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(has(run.out, "All 60 cases passed")) << run.out;
+}
+
 TEST(Verify, Records) {
   const std::string path = test_path("verify.json");
   const ToolRun run =

@@ -161,7 +161,7 @@ void DeviceBench::synchronize() const { synchronize_device(); }
 
 HostCost host_cost(const Case& test, const Views& outputs, const Views& inputs, int batches) {
   launch_empty();
-  const Call call{.backend = Backend::kCuda};
+  const Call call{};
   test.out(outputs, inputs, call);
   const RawLaunch launch = raw_launch();
   const cuda::CurrentContext current("bench", cuda::device_state("bench", kDevice.index));
