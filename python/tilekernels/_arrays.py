@@ -167,6 +167,15 @@ class _Jax(_NumPy):
         return [jax.numpy.asarray(array) for array in arrays]
 
 
+def _crosses(tensor: Any) -> bool:
+    """Whether tvm-ffi takes a tensor of this dtype as an argument."""
+    try:
+        _native.function("dtype_names")(tensor)  # looks at no argument
+    except Exception:  # noqa: BLE001: whatever it is, the dtype goes as bytes
+        return False
+    return True
+
+
 class _Torch:
     """Tensors of torch; those in CUDA memory run on torch's current stream."""
 
@@ -193,7 +202,10 @@ class _Torch:
             dtype = getattr(torch, name, None)  # the narrowest are younger than torch 2.0
             if dtype is None:
                 continue
-            carrier = torch.uint8 if short in ("e4m3", "e5m2", "e8m0", "e2m1", "bool") else None
+            narrow = short in ("e4m3", "e5m2", "e8m0", "e2m1", "bool")
+            if short in ("e4m3", "e5m2", "e8m0") and _crosses(torch.empty(1, dtype=dtype)):
+                narrow = False  # saves a view, a microsecond
+            carrier = torch.uint8 if narrow else None
             dtypes[dtype] = (NUMBERS[short], carrier)
             self._outputs[NUMBERS[short]] = (dtype, carrier)
         self._outputs[_E2M1] = (torch.int8, None)
