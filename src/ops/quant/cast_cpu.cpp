@@ -61,6 +61,7 @@ struct CastWalk {
 struct CastScratch {
   alignas(64) uint32 amax[kMaxTileGroups + kPad];
   alignas(64) float inv[kMaxTileGroups + kPad];
+  alignas(64) float bases[kMaxTileGroups + kPad];  // bits of what exponent_bases gives
   alignas(64) uint8 sf[kMaxTileRows][4 * (kMaxTileGroups + kPad)];  // as stored
   alignas(64) uint8 row[kMaxTileCols + kPad];                       // codes
   // Of a quantized x: scaling factors of the blocks in a row of the tile, then one for every unit;
@@ -97,6 +98,7 @@ constexpr DU8 kU8;
 constexpr D4 kU32x4;
 using VF = hn::Vec<DF>;
 using VU32 = hn::Vec<DU32>;
+using VU16 = hn::Vec<DU16>;
 using V8 = hn::Vec<DU8>;
 using V4 = hn::Vec<D4>;
 using Pair = nm::Pair<DF>;
@@ -160,11 +162,15 @@ HWY_INLINE hn::Vec<BitsOf<kX, D>> group_amax(D, const uint8* x, int64 group) {
       return magnitudes<kX>(d, hn::BitCast(d, hn::Set(hn::Repartition<uint64, D>(), half)));
     }
   }
-  auto amax = magnitudes<kX>(d, hn::LoadU(d, at));
-  for (int64 i = num; i < end; i += num) {
-    amax = hn::Max(amax, magnitudes<kX>(d, hn::LoadU(d, at + i)));
+  const auto load = [&](int64 i) { return magnitudes<kX>(d, hn::LoadU(d, at + i)); };
+  auto amax = load(0);
+  if (end == num) return amax;
+  auto odd = load(num);  // vectors are one, or an even number
+  for (int64 i = 2 * num; i < end; i += 2 * num) {
+    amax = hn::Max(amax, load(i));
+    odd = hn::Max(odd, load(i + num));
   }
-  return amax;
+  return hn::Max(amax, odd);
 }
 
 // The bits of the largest magnitudes of four groups, those of 16-bit formats in the upper halves.
@@ -432,6 +438,91 @@ HWY_INLINE void encode(const uint8* x, const Quad& factors, bool stream, uint8* 
   }
 }
 
+// ------------------------------ bf16 under powers of two, on 16-bit lanes
+//
+// Multiplying by a power of two adds to the exponent field; `bases` are what to subtract from
+// bf16 bits instead, so that what is left is the code, or tells it.
+//
+// e4m3: bits are rounded to 3 bits of mantissa first and then are the code, where that is normal.
+// From 2^-10 to 2^-6 codes are subnormal: then kBelow codes below 0 and the first 8 are in use.
+// e2m1: 2^-3 becomes 0, so 6 becomes 704. Less two bits, which leave a sticky one, that is a byte,
+// of which each 16 values have two codes at most.
+
+constexpr int kBelow = 25;
+// The inverses under which bf16 subnormals are below all that.
+constexpr float kMaxPowerInverse = 0x1p100f;
+
+// A base in both halves of 32 bits; 0, which serves zeros, where the inverse is too large.
+template <int32 kFmt>
+HWY_INLINE VF exponent_bases(VF inv) {
+  const hn::RebindToSigned<DU32> i32;
+  constexpr int kMantissa = kFmt == kDTypeE4M3 ? 3 : 7;
+  constexpr int kZero = kFmt == kDTypeE4M3 ? (127 + 127 - 7) * 8 - kBelow : (127 + 127 - 3) * 128;
+  const auto exponent = hn::BitCast(i32, hn::ShiftRight<23 - kMantissa>(hn::BitCast(kU32, inv)));
+  const auto base = hn::Max(hn::Sub(hn::Set(i32, kZero), exponent), hn::Zero(i32));
+  return hn::BitCast(kF, hn::Or(base, hn::ShiftLeft<16>(base)));
+}
+
+// Returns false, having stored nothing, if codes are subnormal.
+HWY_INLINE bool encode_e4m3_exponents(VU16 lower, VU16 upper, VU16 lower_base, VU16 upper_base,
+                                      bool stream, uint8* out) {
+  const auto codes = [](VU16 v, VU16 base) {
+    const VU16 bits = hn::And(v, hn::Set(kU16, uint16{0x7FFF}));
+    const VU16 odd = hn::And(hn::ShiftRight<4>(bits), hn::Set(kU16, uint16{1}));
+    const VU16 rounded = hn::ShiftRight<4>(hn::Add(hn::Add(bits, hn::Set(kU16, uint16{7})), odd));
+    return hn::BitCast(hn::RebindToSigned<DU16>(), hn::SaturatedSub(rounded, base));
+  };
+  const V8 shifted = nm::pack_u8(codes(lower, lower_base), codes(upper, upper_base));
+  const V8 less = hn::Sub(shifted, hn::Set(kU8, uint8{1}));  // 0 becomes 255
+  const auto is_subnormal = hn::Eq(hn::Min(less, hn::Set(kU8, uint8{kBelow + 6})), less);
+  if (HWY_UNLIKELY(!hn::AllFalse(kU8, is_subnormal))) return false;
+  const V8 magnitudes = hn::SaturatedSub(shifted, hn::Set(kU8, uint8{kBelow}));
+  const V8 signs = nm::sign_bytes(kF, lower, upper);
+  store(stream, nm::unzip_bytes(kU8, hn::Or(magnitudes, signs)), kU8, out);
+  return true;
+}
+
+HWY_INLINE void encode_e2m1_exponents(VU16 lower, VU16 upper, VU16 lower_base, VU16 upper_base,
+                                      bool stream, uint8* out) {
+  const auto bytes = [](VU16 v, VU16 base) {
+    const VU16 bits = hn::And(v, hn::Set(kU16, uint16{0x7FFF}));
+    const VU16 above = hn::SaturatedSub(bits, base);
+    const VU16 sticky = hn::Min(hn::And(above, hn::Set(kU16, uint16{3})), hn::Set(kU16, uint16{1}));
+    return hn::BitCast(hn::RebindToSigned<DU16>(), hn::Or(hn::ShiftRight<2>(above), sticky));
+  };
+  const V8 x = nm::pack_u8(bytes(lower, lower_base), bytes(upper, upper_base));
+  // By the upper four bits: the code, and the largest lower bits that do not make it one more.
+  // Ties are even: 2^-2 at 0x20, 0.75 at 0x50, 1.25 at 0x68, 1.75 at 0x78 and so on.
+  alignas(16) static constexpr uint8 kCode[16] = {0, 0, 0, 1, 1, 2, 2, 3, 4, 5, 6, 7, 7, 7, 7, 7};
+  alignas(16) static constexpr uint8 kLast[16] = {15, 15, 0, 15, 15, 15, 8,  7,
+                                                  8,  7,  8, 15, 15, 15, 15, 15};
+  const hn::RebindToSigned<DU8> i8;
+  const V8 nibble = hn::Set(kU8, uint8{15});
+  const V8 top = hn::And(hn::BitCast(kU8, hn::ShiftRight<4>(hn::BitCast(kU16, x))), nibble);
+  const V8 code = hn::TableLookupBytes(hn::LoadDup128(kU8, kCode), top);
+  const V8 last = hn::TableLookupBytes(hn::LoadDup128(kU8, kLast), top);
+  const auto is_more = hn::Gt(hn::BitCast(i8, hn::And(x, nibble)), hn::BitCast(i8, last));
+  const V8 magnitudes = hn::Sub(code, hn::BitCast(kU8, hn::VecFromMask(i8, is_more)));
+  const VU16 signs = hn::ShiftRight<4>(hn::BitCast(kU16, nm::sign_bytes(kF, lower, upper)));
+  const V8 codes = hn::Or(magnitudes, hn::BitCast(kU8, signs));
+  store(stream, nm::join_e2m1(kF, codes), hn::Half<DU8>(), out);
+}
+
+template <int32 kFmt>
+HWY_INLINE void encode_exponents(const uint8* x, const Quad& bases, const Quad& factors,
+                                 bool stream, uint8* out) {
+  const auto* at = reinterpret_cast<const uint16*>(x);
+  const VU16 lower = hn::LoadU(kU16, at);
+  const VU16 upper = hn::LoadU(kU16, at + kPairCols);
+  const VU16 lower_base = hn::BitCast(kU16, bases.lower.lo);
+  const VU16 upper_base = hn::BitCast(kU16, bases.upper.lo);
+  if constexpr (kFmt == kDTypeE2M1x2) {
+    encode_e2m1_exponents(lower, upper, lower_base, upper_base, stream, out);
+  } else if (!encode_e4m3_exponents(lower, upper, lower_base, upper_base, stream, out)) {
+    encode<kDTypeBF16, kFmt, false>(x, factors, stream, out);
+  }
+}
+
 // The same of codes that are numbers, under one factor >= 0 for each 128-bit block. Bytes stay in
 // their blocks on the way, so nothing is zipped.
 template <int32 kX, int32 kFmt>
@@ -500,6 +591,16 @@ void encode_row(const uint8* x, int64 cols, const Factors& factors, bool stream,
                          [&](const uint8* at, int64 c, bool streams, uint8* to) {
                            encode<kX, kFmt, kChecked>(at, factors(c), streams, to);
                          });
+}
+
+template <int32 kFmt>
+void encode_row_by_exponent(const uint8* x, int64 cols, const PlainFactors& factors,
+                            const PlainFactors& bases, bool stream, int64 prefetch_offset,
+                            uint8* out) {
+  encode_steps<kDTypeBF16, kFmt>(x, 0, cols, stream, prefetch_offset, out,
+                                 [&](const uint8* at, int64 c, bool streams, uint8* to) {
+                                   encode_exponents<kFmt>(at, bases(c), factors(c), streams, to);
+                                 });
 }
 
 template <int32 kX, int32 kFmt>
@@ -615,6 +716,8 @@ class Tile {
     const int64 out_bytes = bytes_of<kFmt>(cols_);
     const bool by_row = walk_.by_row || any_bad;
     const PlainFactors inv{scratch_.inv, group_shift_};
+    const PlainFactors bases{scratch_.bases, group_shift_};
+    const bool by_exponent = kX == kDTypeBF16 && !kChecked && write_bases();
     for (int64 r = row_begin; r < row_end; ++r) {
       uint8* out = args_.out + r * walk_.out_pitch + bytes_of<kFmt>(col_begin_);
       uint8* to = by_row ? scratch_.row : out;
@@ -622,6 +725,8 @@ class Tile {
       if constexpr (kIsQuantized) {
         read_units(r);
         encode_quantized<kChecked>(row(r), inv, stream, to);
+      } else if (by_exponent) {
+        encode_row_by_exponent<kFmt>(row(r), cols_, inv, bases, stream, prefetch_offset_, to);
       } else {
         encode_row<kX, kFmt, kChecked>(row(r), cols_, inv, stream, prefetch_offset_, to);
       }
@@ -633,6 +738,19 @@ class Tile {
         std::memcpy(out, to, static_cast<size_t>(out_bytes));
       }
     }
+  }
+
+  // Returns false if inverses are not powers of two, or too large for a group that is not all 0.
+  bool write_bases() {
+    if (shape_.sf_kind != kSfUE8M0 && shape_.sf_kind != kSfRoundedF32) return false;
+    auto largest = hn::Zero(kU32);
+    for (int64 k = 0; k < groups_; k += kLanes) {
+      const VF inv = hn::LoadU(kF, scratch_.inv + k);
+      const auto is_zero = hn::Eq(hn::LoadU(kU32, scratch_.amax + k), hn::Zero(kU32));
+      largest = hn::Max(largest, hn::IfThenZeroElse(is_zero, hn::BitCast(kU32, inv)));
+      hn::StoreU(exponent_bases<kFmt>(inv), kF, scratch_.bases + k);
+    }
+    return hn::GetLane(hn::MaxOfLanes(kU32, largest)) <= bit_cast<uint32>(kMaxPowerInverse);
   }
 
   template <bool kChecked>
