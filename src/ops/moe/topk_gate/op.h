@@ -35,5 +35,8 @@ TopkGateKernel topk_gate;
 namespace cpu {
 TopkGateKernel topk_gate;
 }
+namespace ascend {
+TopkGateKernel topk_gate;
+}
 
 }  // namespace tilekernels
