@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench_ascend.h"
 #include "bench_cuda.h"
 #include "cases/verify.h"
 #include "commands.h"
@@ -336,6 +337,13 @@ int run(const Options& options) {
     // The reference judges; nobody waits for its speed.
     std::erase(backends.here, Backend::kReference);
     std::erase(backends.here, Backend::kCuda);
+    std::erase(backends.here, Backend::kAscend);
+  }
+  if (std::count(backends.here.begin(), backends.here.end(), Backend::kAscend) > 0) {
+    if (backends.here.size() > 1) {
+      throw std::invalid_argument("--backend ascend tells costs, not times, and stands alone");
+    }
+    return bench_ascend({selections, options.json, options.record, options.plot});
   }
   if (std::count(backends.here.begin(), backends.here.end(), Backend::kCuda) > 0) {
     if (backends.here.size() > 1 || !options.plot.empty()) {
@@ -421,8 +429,8 @@ Command bench_command(CLI::App& app) {
   parser
       ->add_option(
           "--backend", options->backends,
-          "reference, cpu, cuda or ascend; may be given again; cuda is timed alone; all on "
-          "host memory but the reference when left out")
+          "reference, cpu, cuda or ascend; may be given again; cuda is timed alone; ascend tells "
+          "costs by the machine model; cpu when left out")
       ->allow_extra_args(false)
       ->type_name("NAME");
   parser->add_option("--target", options->target, "Instruction set of the cpu backend (see info)")

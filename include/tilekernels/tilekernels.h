@@ -1,6 +1,7 @@
 // Everything of the public interface.
 #pragma once
 
+#include "tilekernels/ascend.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/config.h"
