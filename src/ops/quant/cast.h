@@ -50,6 +50,13 @@ constexpr bool is_quantized(int32 dtype) {
   return dtype == numerics::kDTypeE4M3 || dtype == numerics::kDTypeE2M1x2;
 }
 
+constexpr int64 element_bits(int32 dtype) {
+  return dtype == numerics::kDTypeF32      ? 32
+         : dtype == numerics::kDTypeE4M3   ? 8
+         : dtype == numerics::kDTypeE2M1x2 ? 4
+                                           : 16;
+}
+
 constexpr int64 row_blocks(const CastArgs& args, const CastShape& shape) {
   return numerics::ceil_div(args.num_tokens, shape.block_rows);
 }
