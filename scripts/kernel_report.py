@@ -2,11 +2,12 @@
 """Prints what the compiler made of each CUDA kernel, and fails where registers were spilled.
 
     tilekernels cache warm --arch sm_90a --all-cases --threads 2 --cubins FOLDER
-    scripts/kernel_report.py FOLDER [--sass] [--every]
+    scripts/kernel_report.py FOLDER [--sass] [--every] [--widths N]
 
 Registers, spills, stack and static shared memory are the compiler's own report (kernels.json).
 Where nvdisasm is found (PATH, or PyPI's nvidia-cuda-nvdisasm in a virtual environment) the memory
 instructions are counted by width: "LDG.128 x4" is four loads of 16 bytes a thread in the text.
+That takes a third of a second a kernel, so it is done for N of each op only, spread over its list.
 """
 
 import argparse
@@ -71,12 +72,24 @@ def text_of(counts):
     return f"{counts['all']} instructions: " + ", ".join(parts)
 
 
+def some_of_each(kernels, count):
+    """Up to `count` kernels of each op and architecture, evenly spread."""
+    per_op = collections.defaultdict(list)
+    for kernel in kernels:
+        per_op[kernel["op"], kernel["arch"]].append(kernel)
+    return [same[i * len(same) // count] for same in per_op.values()
+            for i in range(count if len(same) > count else 0)] + [
+                kernel for same in per_op.values() if len(same) <= count for kernel in same]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--sass", action="store_true", help="write each disassembly beside its cubin")
     parser.add_argument("--every", action="store_true",
-                        help="one line a kernel; else equal reports of an op share one")
+                        help="a line for every kernel; else for those that were disassembled")
+    parser.add_argument("--widths", type=int, default=8, metavar="N",
+                        help="kernels of each op to disassemble; with --every all")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
 
@@ -88,10 +101,11 @@ def main():
     if nvdisasm is None:
         print("absent: nvdisasm (pip install nvidia-cuda-nvdisasm), so no widths")
     else:
-        paths = [options.folder / kernel["file"] for kernel in kernels]
+        chosen = kernels if options.every else some_of_each(kernels, options.widths)
+        paths = [options.folder / kernel["file"] for kernel in chosen]
         with concurrent.futures.ThreadPoolExecutor(options.threads) as pool:
             for kernel, path, sass in zip(
-                    kernels, paths, pool.map(lambda p: disassemble(nvdisasm, p), paths)):
+                    chosen, paths, pool.map(lambda p: disassemble(nvdisasm, p), paths)):
                 if sass is None:
                     kernel["code"] = "not disassembled"
                     continue
@@ -100,19 +114,11 @@ def main():
                 kernel["code"] = text_of(counts_of(sass))
 
     bad = [k for k in kernels if k["spill_bytes"] or k["stack_bytes"]]
-    groups = collections.defaultdict(list)
-    for number, kernel in enumerate(kernels):
-        report = f"{kernel['registers']:3} registers, {kernel['shared_bytes']:5} B shared"
-        if kernel in bad:
-            report += f", {kernel['spill_bytes']} B SPILLED, {kernel['stack_bytes']} B of STACK"
-        key = (kernel["op"], kernel["arch"], report, kernel.get("code", ""),
-               number if options.every else 0)
-        groups[key].append(kernel)
-    for (op, arch, report, code, _), same in sorted(groups.items()):
-        more = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        print(f"{op} {arch}: {report} ({same[0]['file']}: {same[0]['constants']}{more})")
-        if code:
-            print(f"    {code}")
+    for kernel in kernels if options.every else [k for k in kernels if "code" in k or k in bad]:
+        print(f"{kernel['op']} {kernel['arch']}: {kernel['registers']} registers, "
+              f"{kernel['shared_bytes']} B shared ({kernel['file']}: {kernel['constants']})")
+        if "code" in kernel:
+            print(f"    {kernel['code']}")
     per_op = collections.defaultdict(list)
     for kernel in kernels:
         per_op[kernel["op"], kernel["arch"]].append(kernel)
