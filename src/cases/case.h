@@ -27,6 +27,9 @@ enum class Fill {
   kGiven,      ///< the bytes stand in `given`
 };
 
+/// "nonfinite", as case ids have it.
+std::string_view name(Fill fill);
+
 struct Input {
   std::string name;
   TensorSpec spec;

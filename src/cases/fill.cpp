@@ -192,6 +192,12 @@ void fill_part(const Input& input, int64_t begin, int64_t end, uint8_t* bytes) {
 
 }  // namespace
 
+std::string_view name(Fill fill) {
+  constexpr std::string_view kNames[] = {"normal", "ties",  "zero", "edge", "nonfinite",
+                                         "bits",   "scale", "pow2", "given"};
+  return kNames[static_cast<size_t>(fill)];
+}
+
 std::vector<uint8_t> make_bytes(const Input& input) {
   std::vector<uint8_t> bytes(static_cast<size_t>(input.spec.storage_bytes()), 0xFF);
   const int64_t numel = input.spec.numel();

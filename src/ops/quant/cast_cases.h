@@ -38,6 +38,23 @@ struct CastApi {
 
 enum class CastForm { kAll, kSfOnly, kGivenSf };
 
+inline constexpr DType kF32 = DType::kF32;
+inline constexpr DType kF16 = DType::kF16;
+inline constexpr DType kBF16 = DType::kBF16;
+inline constexpr DType kE4M3 = DType::kE4M3;
+inline constexpr DType kE2M1 = DType::kE2M1x2;
+inline constexpr DType kE8M0 = DType::kE8M0;
+inline constexpr DType kI16 = DType::kI16;
+inline constexpr DType kI32 = DType::kI32;
+
+inline constexpr float kLeastE4M3 = 448 * 0x1p-126f;
+
+constexpr SfSource by_row(int rows, int cols) { return {{rows, cols}, SfLayout::kRow}; }
+constexpr SfSource by_col(int rows, int cols) { return {{rows, cols}, SfLayout::kCol}; }
+constexpr SfSource row_packed(int rows, int cols) { return {{rows, cols}, SfLayout::kRowPacked}; }
+constexpr SfSource col_packed(int rows, int cols) { return {{rows, cols}, SfLayout::kColPacked}; }
+constexpr SfSource token_packed(int rows) { return {{rows, 1}, SfLayout::kTokenPacked}; }
+
 constexpr SfFormat kRowF32{SfKind::kF32, SfLayout::kRow};
 constexpr SfFormat kColF32{SfKind::kF32, SfLayout::kCol};
 constexpr SfFormat kColF32Ascend{SfKind::kF32, SfLayout::kCol, SfPitch::kAscend};
@@ -142,12 +159,6 @@ inline std::string text(const SfFormat& sf) {
          kPitches[static_cast<int>(sf.pitch)];
 }
 
-inline std::string text(Fill fill) {
-  constexpr const char* kNames[] = {"normal", "ties",  "zero", "edge", "nonfinite",
-                                    "bits",   "scale", "pow2", "given"};
-  return kNames[static_cast<int>(fill)];
-}
-
 inline std::string id_of(const CastRow& row) {
   std::string id;
   if (row.form == CastForm::kSfOnly) id += "sf_only/";
@@ -157,15 +168,15 @@ inline std::string id_of(const CastRow& row) {
         ",x=" + std::string(name(row.x));
   if (row.is_quantized()) {
     id += ",x_sf=" + std::string(name(row.sf_dtype)) + "-" + text(row.source.layout) + "-" +
-          text(row.source.block) + "-" + text(row.sf_fill);
+          text(row.source.block) + "-" + std::string(name(row.sf_fill));
   }
   id += ",fmt=" + std::string(name(row.fmt)) + ",block=" + text(row.block);
   if (row.form == CastForm::kGivenSf) {
-    id += ",sf=" + std::string(name(row.sf_dtype)) + "-" + text(row.sf_fill);
+    id += ",sf=" + std::string(name(row.sf_dtype)) + "-" + std::string(name(row.sf_fill));
   } else {
     id += ",sf=" + text(row.sf);
   }
-  if (row.fill != Fill::kNormal) id += ",data=" + text(row.fill);
+  if (row.fill != Fill::kNormal) id += ",data=" + std::string(name(row.fill));
   if (row.gap != 0) id += ",gap=" + std::to_string(row.gap);
   if (row.sf_gap != 0) id += ",sf_gap=" + std::to_string(row.sf_gap);
   if (row.clamp != 0) id += ",clamp=" + std::to_string(row.clamp);

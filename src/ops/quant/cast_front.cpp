@@ -31,6 +31,39 @@ SfRead read_given_sf(const Check& check, const TensorView& sf, const TensorSpec&
                            row_stride(sf), 1)};
 }
 
+// Checks the outputs and runs. `data` and `sf` are null where the form does not have them.
+void run_cast(const CastTable& table, const CastCall& cast, CastPlan plan, const TensorView* data,
+              const TensorView* sf, const Call& call) {
+  const Check check(table.op);
+  struct Named {
+    const char* name;
+    const TensorView* view;
+  };
+  const Named inputs[] = {{"x", &cast.x},
+                          {"x.sf", cast.x_sf ? &*cast.x_sf : nullptr},
+                          {"sf", cast.given_sf ? &*cast.given_sf : nullptr}};
+  const Named outputs[] = {{sf != nullptr ? "out.data" : "out", data},
+                           {data != nullptr ? "out.sf" : "out_sf", sf}};
+  for (const Named& output : outputs) {
+    if (output.view == nullptr) continue;
+    check.matches(output.name, *output.view, output.view == data ? plan.data : plan.sf);
+  }
+  for (const Named& input : inputs) {
+    if (input.view == nullptr) continue;
+    check.memory(input.name, *input.view);
+    for (const Named& output : outputs) {
+      if (output.view != nullptr) {
+        check.disjoint(output.name, *output.view, input.name, *input.view);
+      }
+    }
+  }
+  if (data != nullptr && sf != nullptr) check.disjoint("out.sf", *sf, "out.data", *data);
+  if (plan.data.numel() == 0) return;
+  if (data != nullptr) plan.args.out = bytes<uint8>(*data);
+  if (sf != nullptr) plan.args.out_sf.base = bytes<uint8>(*sf);
+  table.run(call, cast.x.device, plan.args, plan.shape);
+}
+
 }  // namespace
 
 CastPlan plan_cast(const Check& check, const CastCall& cast) {
@@ -87,36 +120,38 @@ CastPlan plan_cast(const Check& check, const CastCall& cast) {
   return plan;
 }
 
-void run_cast(const CastTable& table, const CastCall& cast, CastPlan plan, const TensorView* data,
-              const TensorView* sf, const Call& call) {
-  const Check check(table.op);
-  struct Named {
-    const char* name;
-    const TensorView* view;
-  };
-  const Named inputs[] = {{"x", &cast.x},
-                          {"x.sf", cast.x_sf ? &*cast.x_sf : nullptr},
-                          {"sf", cast.given_sf ? &*cast.given_sf : nullptr}};
-  const Named outputs[] = {{sf != nullptr ? "out.data" : "out", data},
-                           {data != nullptr ? "out.sf" : "out_sf", sf}};
-  for (const Named& output : outputs) {
-    if (output.view == nullptr) continue;
-    check.matches(output.name, *output.view, output.view == data ? plan.data : plan.sf);
-  }
-  for (const Named& input : inputs) {
-    if (input.view == nullptr) continue;
-    check.memory(input.name, *input.view);
-    for (const Named& output : outputs) {
-      if (output.view != nullptr) {
-        check.disjoint(output.name, *output.view, input.name, *input.view);
-      }
-    }
-  }
-  if (data != nullptr && sf != nullptr) check.disjoint("out.sf", *sf, "out.data", *data);
-  if (plan.data.numel() == 0) return;
-  if (data != nullptr) plan.args.out = bytes<uint8>(*data);
-  if (sf != nullptr) plan.args.out_sf.base = bytes<uint8>(*sf);
-  table.run(call, cast.x.device, plan.args, plan.shape);
+QuantSpec CastOp::spec(const CastCall& cast) const {
+  const CastPlan checked = plan(cast);
+  return {checked.data, checked.sf};
+}
+
+void CastOp::run(const CastCall& cast, const QuantView& out, const Call& call) const {
+  run_cast(table, cast, plan(cast), &out.data, &out.sf, call);
+}
+
+QuantTensor CastOp::allocate_and_run(const CastCall& cast, const Call& call) const {
+  const CastPlan checked = plan(cast);
+  std::vector<Tensor> out = call.allocate({checked.data, checked.sf});
+  const QuantTensor result{std::move(out[0]), std::move(out[1])};
+  const QuantView views = result;
+  run_cast(table, cast, checked, &views.data, &views.sf, call);
+  return result;
+}
+
+TensorSpec CastOp::single_spec(const CastCall& cast) const {
+  const CastPlan checked = plan(cast);
+  return cast.sf_only ? checked.sf : checked.data;
+}
+
+void CastOp::run_single(const CastCall& cast, const TensorView& out, const Call& call) const {
+  run_cast(table, cast, plan(cast), cast.sf_only ? nullptr : &out, cast.sf_only ? &out : nullptr,
+           call);
+}
+
+Tensor CastOp::allocate_and_run_single(const CastCall& cast, const Call& call) const {
+  Tensor out = call.allocate(single_spec(cast));
+  run_single(cast, out, call);
+  return out;
 }
 
 }  // namespace tilekernels

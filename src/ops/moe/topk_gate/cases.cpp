@@ -57,21 +57,8 @@ constexpr Row kRows[] = {
     {16384, 384, 8, Fill::kNormal, "", true},
 };
 
-const char* fill_name(Fill fill) {
-  switch (fill) {
-    case Fill::kTies:
-      return ",data=ties";
-    case Fill::kZero:
-      return ",data=zero";
-    case Fill::kEdge:
-      return ",data=edge";
-    case Fill::kNonFinite:
-      return ",data=nonfinite";
-    case Fill::kBits:
-      return ",data=bits";
-    default:
-      return "";
-  }
+std::string data_text(Fill fill) {
+  return fill == Fill::kNormal ? "" : ",data=" + std::string(name(fill));
 }
 
 Case make(const std::string& id, Input scores, int topk) {
@@ -91,7 +78,7 @@ Case make(const std::string& id, Input scores, int topk) {
 Case make(const Row& row) {
   const std::string id = "tokens=" + std::to_string(row.tokens) +
                          ",experts=" + std::to_string(row.experts) +
-                         ",topk=" + std::to_string(row.topk) + fill_name(row.fill);
+                         ",topk=" + std::to_string(row.topk) + data_text(row.fill);
   Case test = make(id, {"scores", {{row.tokens, row.experts}, DType::kF32}, row.fill}, row.topk);
   test.fault = row.fault;
   test.bench = row.bench;

@@ -140,27 +140,6 @@ constexpr Row kRows[] = {
     {4096, 2048, kE4M3, {128, 128}, kSfF32, kBF16, Fill::kNormal, Fill::kScale, 0, 0, true},
 };
 
-const char* fill_name(Fill fill) {
-  switch (fill) {
-    case Fill::kNormal:
-      return "normal";
-    case Fill::kTies:
-      return "ties";
-    case Fill::kZero:
-      return "zero";
-    case Fill::kEdge:
-      return "edge";
-    case Fill::kNonFinite:
-      return "nonfinite";
-    case Fill::kScale:
-      return "scale";
-    case Fill::kPow2Scale:
-      return "pow2";
-    default:
-      return "bits";
-  }
-}
-
 std::string number(const char* name, int64_t value) { return name + std::to_string(value); }
 
 TensorSpec codes_spec(DType x, int64_t tokens, int64_t hidden, int64_t gap = 0) {
@@ -204,7 +183,7 @@ Case make(const Row& row) {
                    ",out=" + std::string(name(row.out));
   if (row.x_gap != 0) id += number(",x_gap=", row.x_gap);
   if (row.sf_gap != 0) id += number(",sf_gap=", row.sf_gap);
-  id += std::string(",data=") + fill_name(row.x_fill) + "*" + fill_name(row.sf_fill);
+  id += ",data=" + std::string(name(row.x_fill)) + "*" + std::string(name(row.sf_fill));
   Case test = make(
       id, {"x", codes_spec(row.x, row.tokens, row.hidden, row.x_gap), row.x_fill},
       {"x_sf", scales_spec(row.sf.sf, row.tokens, row.hidden, row.block, row.sf_gap), row.sf_fill},

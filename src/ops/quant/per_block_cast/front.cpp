@@ -5,14 +5,14 @@
 namespace tilekernels {
 namespace {
 
-constexpr CastTable kPerBlockCast = {
+constexpr CastTable kTable = {
     .op = "per_block_cast",
     .reference = reference::per_block_cast,
     .cpu = cpu::per_block_cast,
 };
 
 CastPlan make_plan(const CastCall& cast) {
-  const Check check(kPerBlockCast.op);
+  const Check check(kTable.op);
   check.one_of("block_size.rows", cast.block.rows, {32, 128});
   check.one_of("block_size.cols", cast.block.cols, {32, 128});
   check.require(cast.options.sf.kind != SfKind::kE4M3, "sf.kind",
@@ -21,106 +21,73 @@ CastPlan make_plan(const CastCall& cast) {
   return plan_cast(check, cast);
 }
 
+constexpr CastOp kPerBlockCast = {kTable, make_plan};
+
 }  // namespace
 
 QuantSpec per_block_cast_spec(const TensorSpec& x, DType fmt, BlockSize block_size,
                               const CastOptions& options) {
-  const CastPlan plan =
-      make_plan({.x = without_memory(x), .fmt = fmt, .block = block_size, .options = options});
-  return {plan.data, plan.sf};
+  return kPerBlockCast.spec(plain_call(without_memory(x), fmt, block_size, options));
 }
 
 void per_block_cast_out(const QuantView& out, const TensorView& x, DType fmt, BlockSize block_size,
                         const CastOptions& options, const Call& call) {
-  const CastCall cast{.x = x, .fmt = fmt, .block = block_size, .options = options};
-  run_cast(kPerBlockCast, cast, make_plan(cast), &out.data, &out.sf, call);
+  kPerBlockCast.run(plain_call(x, fmt, block_size, options), out, call);
 }
 
 QuantTensor per_block_cast(const TensorView& x, DType fmt, BlockSize block_size,
                            const CastOptions& options, const Call& call) {
-  const QuantSpec spec = per_block_cast_spec(x, fmt, block_size, options);
-  std::vector<Tensor> out = call.allocate({spec.data, spec.sf});
-  const QuantTensor result{std::move(out[0]), std::move(out[1])};
-  per_block_cast_out(result, x, fmt, block_size, options, call);
-  return result;
+  return kPerBlockCast.allocate_and_run(plain_call(x, fmt, block_size, options), call);
 }
 
 QuantSpec per_block_cast_spec(const QuantSpec& x, const SfSource& x_sf, DType fmt,
                               BlockSize block_size, const CastOptions& options) {
-  const CastPlan plan = make_plan({.x = without_memory(x.data),
-                                   .x_sf = without_memory(x.sf),
-                                   .source = x_sf,
-                                   .fmt = fmt,
-                                   .block = block_size,
-                                   .options = options});
-  return {plan.data, plan.sf};
+  return kPerBlockCast.spec(
+      quantized_call(without_memory(x.data), without_memory(x.sf), x_sf, fmt, block_size, options));
 }
 
 void per_block_cast_out(const QuantView& out, const QuantView& x, const SfSource& x_sf, DType fmt,
                         BlockSize block_size, const CastOptions& options, const Call& call) {
-  const CastCall cast{.x = x.data,
-                      .x_sf = x.sf,
-                      .source = x_sf,
-                      .fmt = fmt,
-                      .block = block_size,
-                      .options = options};
-  run_cast(kPerBlockCast, cast, make_plan(cast), &out.data, &out.sf, call);
+  kPerBlockCast.run(quantized_call(x.data, x.sf, x_sf, fmt, block_size, options), out, call);
 }
 
 QuantTensor per_block_cast(const QuantView& x, const SfSource& x_sf, DType fmt,
                            BlockSize block_size, const CastOptions& options, const Call& call) {
-  const QuantSpec spec = per_block_cast_spec(x, x_sf, fmt, block_size, options);
-  std::vector<Tensor> out = call.allocate({spec.data, spec.sf});
-  const QuantTensor result{std::move(out[0]), std::move(out[1])};
-  per_block_cast_out(result, x, x_sf, fmt, block_size, options, call);
-  return result;
+  return kPerBlockCast.allocate_and_run(
+      quantized_call(x.data, x.sf, x_sf, fmt, block_size, options), call);
 }
 
 TensorSpec per_block_cast_with_sf_only_spec(const TensorSpec& x, DType fmt, BlockSize block_size,
                                             const CastOptions& options) {
-  return make_plan({.x = without_memory(x),
-                    .fmt = fmt,
-                    .block = block_size,
-                    .sf_only = true,
-                    .options = options})
-      .sf;
+  return kPerBlockCast.single_spec(sf_only_call(without_memory(x), fmt, block_size, options));
 }
 
 void per_block_cast_with_sf_only_out(const TensorView& out_sf, const TensorView& x, DType fmt,
                                      BlockSize block_size, const CastOptions& options,
                                      const Call& call) {
-  const CastCall cast{.x = x, .fmt = fmt, .block = block_size, .sf_only = true, .options = options};
-  run_cast(kPerBlockCast, cast, make_plan(cast), nullptr, &out_sf, call);
+  kPerBlockCast.run_single(sf_only_call(x, fmt, block_size, options), out_sf, call);
 }
 
 Tensor per_block_cast_with_sf_only(const TensorView& x, DType fmt, BlockSize block_size,
                                    const CastOptions& options, const Call& call) {
-  Tensor out_sf = call.allocate(per_block_cast_with_sf_only_spec(x, fmt, block_size, options));
-  per_block_cast_with_sf_only_out(out_sf, x, fmt, block_size, options, call);
-  return out_sf;
+  return kPerBlockCast.allocate_and_run_single(sf_only_call(x, fmt, block_size, options), call);
 }
 
 TensorSpec per_block_cast_with_precomputed_sf_spec(const TensorSpec& x, DType fmt,
                                                    BlockSize block_size, const TensorSpec& sf) {
-  return make_plan({.x = without_memory(x),
-                    .fmt = fmt,
-                    .block = block_size,
-                    .given_sf = without_memory(sf)})
-      .data;
+  return kPerBlockCast.single_spec(
+      given_sf_call(without_memory(x), fmt, block_size, without_memory(sf)));
 }
 
 void per_block_cast_with_precomputed_sf_out(const TensorView& out, const TensorView& x, DType fmt,
                                             BlockSize block_size, const TensorView& sf,
                                             const Call& call) {
-  const CastCall cast{.x = x, .fmt = fmt, .block = block_size, .given_sf = sf};
-  run_cast(kPerBlockCast, cast, make_plan(cast), &out, nullptr, call);
+  kPerBlockCast.run_single(given_sf_call(x, fmt, block_size, sf), out, call);
 }
 
 Tensor per_block_cast_with_precomputed_sf(const TensorView& x, DType fmt, BlockSize block_size,
                                           const TensorView& sf, const Call& call) {
-  Tensor out = call.allocate(per_block_cast_with_precomputed_sf_spec(x, fmt, block_size, sf));
-  per_block_cast_with_precomputed_sf_out(out, x, fmt, block_size, sf, call);
-  return out;
+  return kPerBlockCast.allocate_and_run_single(given_sf_call(x, fmt, block_size, sf), call);
 }
 
 }  // namespace tilekernels

@@ -5,29 +5,13 @@
 namespace tilekernels::cases {
 namespace {
 
-constexpr DType kF32 = DType::kF32;
-constexpr DType kF16 = DType::kF16;
-constexpr DType kBF16 = DType::kBF16;
-constexpr DType kE4M3 = DType::kE4M3;
-constexpr DType kE2M1 = DType::kE2M1x2;
-constexpr DType kE8M0 = DType::kE8M0;
-constexpr DType kI16 = DType::kI16;
-constexpr DType kI32 = DType::kI32;
-
-// The smallest legal clamps, and a large one
-constexpr float kLeastE4M3 = 448 * 0x1p-126f;
+// The smallest legal clamp
 constexpr float kLeastE2M1 = 6 * 0x1p-126f;
 
 constexpr CastRow row(int64_t tokens, int64_t hidden, DType x, DType fmt, int group,
                       SfFormat sf = kRowF32) {
   return {tokens, hidden, x, fmt, {1, group}, sf};
 }
-
-constexpr SfSource by_row(int rows, int cols) { return {{rows, cols}, SfLayout::kRow}; }
-constexpr SfSource by_col(int rows, int cols) { return {{rows, cols}, SfLayout::kCol}; }
-constexpr SfSource row_packed(int rows, int cols) { return {{rows, cols}, SfLayout::kRowPacked}; }
-constexpr SfSource col_packed(int rows, int cols) { return {{rows, cols}, SfLayout::kColPacked}; }
-constexpr SfSource token_packed(int rows) { return {{rows, 1}, SfLayout::kTokenPacked}; }
 
 constexpr CastRow kRows[] = {
     // Every group, kind, layout and pitch; every dtype; few and many rows; padding of every length
