@@ -49,11 +49,13 @@ class Check {
   const Check& require(bool holds, std::string_view argument, std::string_view rule,
                        int64_t value) const;
 
+  /// Throws. For a rule whose words cost more than the question whether it holds.
+  [[noreturn]] void fail(std::string_view argument, std::string_view rule,
+                         std::string_view value) const;
+
   std::string_view op() const { return op_; }
 
  private:
-  [[noreturn]] void fail(std::string_view argument, std::string_view rule,
-                         std::string_view value) const;
   std::string_view op_;
 };
 

@@ -79,9 +79,11 @@ CastPlan plan_cast(const Check& check, const CastCall& cast) {
   if (cast.x_sf) {
     const QuantSource source = check_quant_source(check, {x, *cast.x_sf}, cast.source);
     const int cols = cast.source.block.cols;
-    check.require(cols % cast.block.cols == 0 || cast.block.cols % cols == 0, "x_sf.block.cols",
-                  "must divide " + std::to_string(cast.block.cols) + " or be a multiple of it",
-                  cols);
+    if (cols % cast.block.cols != 0 && cast.block.cols % cols != 0) {
+      check.fail("x_sf.block.cols",
+                 "must divide " + std::to_string(cast.block.cols) + " or be a multiple of it",
+                 std::to_string(cols));
+    }
     shape.hidden = source.hidden;
     shape.x_sf_kind = source.sf_kind;
     shape.x_block_rows = cast.source.block.rows;

@@ -41,11 +41,13 @@ void check_sf_strides(const Check& check, std::string_view argument, const Tenso
   if (sf.numel() == 0) return;
   const bool rows_ok = sf.size(0) == 1 || sf.stride(0) == 1;
   const bool cols_ok = sf.size(1) == 1 || sf.stride(1) >= sf.size(0);
-  check.require(rows_ok && cols_ok, argument,
-                "must have row stride 1 and a column stride of at least " +
-                    std::to_string(sf.size(0)) + ", being " +
-                    std::string(kLayoutNames[static_cast<size_t>(layout)]),
-                "strides " + to_string(sf.strides));
+  if (!rows_ok || !cols_ok) {
+    check.fail(argument,
+               "must have row stride 1 and a column stride of at least " +
+                   std::to_string(sf.size(0)) + ", being " +
+                   std::string(kLayoutNames[static_cast<size_t>(layout)]),
+               "strides " + to_string(sf.strides));
+  }
   if (sf.size(1) > 1) check.span(argument, sf, sf.size(1), sf.stride(1));
 }
 
@@ -63,10 +65,12 @@ TensorSpec checked_sf_spec(const Check& check, const SfFormat& format, int64_t n
   check.range("sf.kind", kind, 0, numerics::kSfE4M3);
   check.range("sf.layout", layout, 0, numerics::kSfTokenPacked);
   check.range("sf.pitch", static_cast<int32_t>(format.pitch), 0, numerics::kSfPitchAscend);
-  check.require(numerics::sf_layout_takes(layout, kind), "sf.layout",
-                "must be kRow or kCol for scaling factors of kind " +
-                    std::string(kKindNames[static_cast<size_t>(kind)]),
-                kLayoutNames[static_cast<size_t>(layout)]);
+  if (!numerics::sf_layout_takes(layout, kind)) {
+    check.fail("sf.layout",
+               "must be kRow or kCol for scaling factors of kind " +
+                   std::string(kKindNames[static_cast<size_t>(kind)]),
+               kLayoutNames[static_cast<size_t>(layout)]);
+  }
   check.rank("sf", TensorSpec({num_row_blocks, num_col_blocks}, {num_col_blocks, 1}, DType::kF32),
              2);
   const int32_t pitch = resolved_pitch(format.pitch, device);

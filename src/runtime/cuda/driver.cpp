@@ -143,8 +143,7 @@ bool is_driver_ready() { return ready.load(std::memory_order_acquire) != nullptr
 
 int driver_version() { return version; }
 
-void check(int result, std::string_view op, const char* call) {
-  if (result == 0) return;
+void fail(int result, std::string_view op, const char* call) {
   throw BackendError(message(op, std::string(call) + " failed: " + describe(driver(), result)));
 }
 

@@ -99,8 +99,13 @@ bool is_driver_ready();
 /// The CUDA version that the driver knows, 13000 for 13.0; 0 before the first `driver()`.
 int driver_version();
 
-/// Throws BackendError "[op] call failed: text (NAME)" unless the result is 0.
-void check(int result, std::string_view op, const char* call);
+/// Throws BackendError "[op] call failed: text (NAME)".
+[[noreturn]] void fail(int result, std::string_view op, const char* call);
+
+/// The same unless the result is 0.
+inline void check(int result, std::string_view op, const char* call) {
+  if (result != 0) fail(result, op, call);
+}
 
 /// "13.0" of 13000.
 std::string version_text(int version);

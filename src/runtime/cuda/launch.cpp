@@ -65,6 +65,11 @@ void allow_shared_bytes(const char* op, LoadedKernel& kernel, int64_t bytes) {
   kernel.shared_bytes.store(bytes, std::memory_order_relaxed);
 }
 
+DeviceState& device_of(const Text& text, const Launch& where) {
+  DeviceState* const made = device_state_if_made(where.device.index);
+  return made != nullptr ? *made : device_state(text.op, where.device.index);
+}
+
 void check_grid(const char* op, const Extent& grid) {
   if (grid.x <= kMaxGridX && grid.y <= kMaxGridYZ && grid.z <= kMaxGridYZ) return;
   throw Unsupported(message(op, "grid", "must be within (2147483647, 65535, 65535) blocks",
@@ -78,7 +83,7 @@ bool is_compile_only() { return compile_only != nullptr; }
 
 int num_sms(const Text& text, const Launch& where) {
   if (compile_only != nullptr) return kNumSmsWithoutDevice;
-  return device_state(text.op, where.device.index).num_sms;
+  return device_of(text, where).num_sms;
 }
 
 void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, uint64_t** fault,
@@ -91,7 +96,7 @@ void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, ui
   if (compile_only != nullptr) return compile_without_device(id);
 
   const Driver& cuda = driver();
-  DeviceState& device = device_state(text.op, where.device.index);
+  DeviceState& device = device_of(text, where);
   const CurrentContext current(text.op, device);
   LoadedKernel* kernel = find_kernel(id);
   if (kernel == nullptr) kernel = &load(id, device, where.stream.handle);
