@@ -350,6 +350,48 @@ TEST_F(LaunchTest, FaultsAreReportedAtCheckErrorsOnce) {
   check_errors({&stream_});
 }
 
+// Kernels of other streams go on while the error word is read and cleared.
+TEST_F(LaunchTest, AFaultDuringACheckIsNotLost) {
+  uint64* word = nullptr;
+  const auto raise = [&](int64 row) {
+    const uint64 found = numerics::fault_word(row, kGatherId, numerics::kFaultIndexOutOfRange);
+    *word = numerics::min_of(*word, found);
+  };
+  machine_.kernel = [&](const cuda::fake::LaunchRecord& launch) {
+    word = static_cast<const GatherArgs*>(launch.args)->fault;
+    raise(12);
+  };
+  gather();
+  int copies = 0;
+  machine_.after_copy = [&] {
+    ++copies;
+    if (copies <= 2) raise(copies == 1 ? 5 : 90);
+  };
+  const auto row_of_check = [&] {
+    try {
+      check_errors({&stream_});
+      return int64{-1};
+    } catch (const DataError& error) {
+      return error.row();
+    }
+  };
+  EXPECT_EQ(row_of_check(), 5);
+  EXPECT_EQ(row_of_check(), 90);
+  EXPECT_EQ(row_of_check(), -1);
+}
+
+TEST_F(LaunchTest, FaultsAreReportedWhereTheDriverCompilesNothing) {
+  machine_.compiles_ptx = false;
+  gather();
+  machine_.kernel = [](const cuda::fake::LaunchRecord& launch) {
+    *static_cast<const GatherArgs*>(launch.args)->fault =
+        numerics::fault_word(3, kGatherId, numerics::kFaultIndexOutOfRange);
+  };
+  gather();
+  EXPECT_THROW(check_errors({&stream_}), DataError);
+  check_errors({&stream_});
+}
+
 TEST_F(LaunchTest, CheckErrorsIsRefusedInACapture) {
   gather();
   stream_.capturing = true;

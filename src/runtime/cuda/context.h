@@ -17,9 +17,11 @@ struct DeviceState {
   void* context;          ///< the primary one, which torch and the CUDA runtime use too
   std::string_view arch;  ///< "sm_90a"
   int num_sms;
-  /// Address of the error word in device memory; 0 until the first kernel is loaded.
+  /// Address of the error word in device memory; 0 until the first kernel is loaded. Behind it lies
+  /// what `exchange` found there.
   std::atomic<uint64_t> fault{0};
-  std::atomic<void*> pool{nullptr};  ///< of the stream-ordered allocator, made at its first use
+  std::atomic<void*> exchange{nullptr};  ///< the kernel that takes the error word; may be missing
+  std::atomic<void*> pool{nullptr};      ///< of the stream-ordered allocator, made at its first use
 };
 
 /// The state of device `index`, counted as the driver does (CUDA_VISIBLE_DEVICES).

@@ -45,8 +45,34 @@ bool concerns(const DeviceState& device, void* stream) {
   return context == device.context;
 }
 
-// Waits for the stream, reads the device's error word and clears it. A fault that another stream
-// reports between the two is lost, like any but the lowest.
+// Takes what the error word holds, leaves kNoFault and stores the taken value behind it, in one
+// atomic step. The driver itself compiles this text: there may be no NVRTC here.
+constexpr char kExchange[] = R"(.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry exchange(.param .u64 word)
+{
+  .reg .b64 %rd<4>;
+  ld.param.u64 %rd0, [word];
+  cvta.to.global.u64 %rd1, %rd0;
+  mov.b64 %rd2, -1;
+  atom.global.exch.b64 %rd3, [%rd1], %rd2;
+  st.global.b64 [%rd1+8], %rd3;
+  ret;
+}
+)";
+
+// Null where the driver cannot compile it.
+void* load_exchange() {
+  void* module = nullptr;
+  void* function = nullptr;
+  if (driver().module_load_data(&module, kExchange) != 0) return nullptr;
+  return driver().module_get_function(&function, module, "exchange") == 0 ? function : nullptr;
+}
+
+// Waits for the stream, reads the device's error word and clears it. What other streams report
+// meanwhile stays for the next call; without `exchange` a fault between reading and clearing is
+// lost.
 uint64_t take_fault(const DeviceState& device, void* stream) {
   constexpr const char* kOp = "check_errors";
   const Driver& cuda = driver();
@@ -54,15 +80,27 @@ uint64_t take_fault(const DeviceState& device, void* stream) {
   if (is_capturing(kOp, stream)) {
     throw BackendError(message(kOp, "waits for the stream, which cannot be done in a capture"));
   }
-  uint64_t word = numerics::kNoFault;
-  const uint64_t address = device.fault;
-  check(cuda.memcpy_async(reinterpret_cast<uint64_t>(&word), address, sizeof(word), stream), kOp,
-        "cuMemcpyAsync");
+  uint64_t address = device.fault;
+  const auto read = [&](uint64_t from) {
+    uint64_t word = numerics::kNoFault;
+    check(cuda.memcpy_async(reinterpret_cast<uint64_t>(&word), from, sizeof(word), stream), kOp,
+          "cuMemcpyAsync");
+    check(cuda.stream_synchronize(stream), kOp, "cuStreamSynchronize");
+    return word;
+  };
+  const uint64_t seen = read(address);
+  if (seen == numerics::kNoFault) return seen;
+  const std::lock_guard lock(mutex);  // the place of the taken value is one for all callers
+  if (device.exchange != nullptr) {
+    const LaunchConfig config{{1, 1, 1}, {1, 1, 1}, 0, stream, nullptr, 0};
+    void* params[] = {&address};
+    check(cuda.launch_kernel_ex(&config, device.exchange, params, nullptr), kOp,
+          "cuLaunchKernelEx");
+    return read(address + sizeof(uint64_t));
+  }
+  check(cuda.memset_d8_async(address, 0xFF, sizeof(seen), stream), kOp, "cuMemsetD8Async");
   check(cuda.stream_synchronize(stream), kOp, "cuStreamSynchronize");
-  if (word == numerics::kNoFault) return word;
-  check(cuda.memset_d8_async(address, 0xFF, sizeof(word), stream), kOp, "cuMemsetD8Async");
-  check(cuda.stream_synchronize(stream), kOp, "cuStreamSynchronize");
-  return word;
+  return seen;
 }
 
 }  // namespace
@@ -72,11 +110,12 @@ void make_fault_word(std::string_view op, DeviceState& device, void* stream) {
   if (device.fault != 0) return;
   const Driver& cuda = driver();
   uint64_t address = 0;
-  check(cuda.mem_alloc(&address, sizeof(uint64_t)), op, "cuMemAlloc");
+  check(cuda.mem_alloc(&address, 2 * sizeof(uint64_t)), op, "cuMemAlloc");
   static_assert(numerics::kNoFault == ~uint64_t{0});
-  check(cuda.memset_d8_async(address, 0xFF, sizeof(uint64_t), stream), op, "cuMemsetD8Async");
+  check(cuda.memset_d8_async(address, 0xFF, 2 * sizeof(uint64_t), stream), op, "cuMemsetD8Async");
   // Other streams use the word too.
   check(cuda.stream_synchronize(stream), op, "cuStreamSynchronize");
+  device.exchange = load_exchange();
   device.fault = address;
 }
 
