@@ -280,6 +280,7 @@ enum class Range {
   kAny,
   kBounded,    ///< all |y| < 2^100
   kMagnitude,  ///< all 0 <= y < 2^100, no -0
+  kFitting,    ///< the same, and none rounds to more than the format's largest number
 };
 
 /// The magnitude codes of four vectors as bytes in zipped order, for a format of kMantissa bits
@@ -297,7 +298,7 @@ HWY_INLINE hn::Vec<U8Of<D>> magnitude_codes(D d, const Quad<D>& y) {
   // 2^kShift · (code + kBase - 2^kMantissa), below 2^15
   const auto scaled = [&](hn::Vec<D> v) {
     auto t = hn::BitCast(d32, v);
-    if constexpr (kRange != Range::kMagnitude) t = hn::And(t, hn::Set(d32, 0x7FFFFFFFu));
+    if constexpr (kRange < Range::kMagnitude) t = hn::And(t, hn::Set(d32, 0x7FFFFFFFu));
     if constexpr (kRange == Range::kAny) t = hn::Min(t, hn::Set(d32, kMax));
     const auto exponent = hn::And(hn::Max(t, hn::Set(d32, kMinNormal)), hn::Set(d32, 0x7F800000u));
     const auto magic = hn::BitCast(d, hn::Add(exponent, hn::Set(d32, kStep)));
@@ -309,7 +310,7 @@ HWY_INLINE hn::Vec<U8Of<D>> magnitude_codes(D d, const Quad<D>& y) {
     return hn::Sub(v, hn::Set(d16, static_cast<int16>(kBase)));
   };
   const auto bytes = pack_u8(codes(y.lower), codes(y.upper));
-  if constexpr (kRange == Range::kAny) return bytes;
+  if constexpr (kRange == Range::kAny || kRange == Range::kFitting) return bytes;
   constexpr uint32 kMaxCode =
       (kMax >> (23 - kMantissa)) - (kMinNormal >> (23 - kMantissa)) + (1u << kMantissa);
   return hn::Min(bytes, hn::Set(U8Of<D>(), static_cast<uint8>(kMaxCode)));
@@ -364,10 +365,10 @@ HWY_INLINE hn::Vec<U8Of<D>> narrow_e4m3_numbers(D d, const Quad<D>& y) {
   return unzip_bytes(U8Of<D>(), e4m3_codes<Range::kBounded>(d, y, sign_bytes(d, y)));
 }
 
-/// The same from magnitudes and the bytes of `sign_bytes`.
+/// The same from magnitudes that fit and the bytes of `sign_bytes`.
 template <class D>
 HWY_INLINE hn::Vec<U8Of<D>> narrow_e4m3_magnitudes(D d, const Quad<D>& y, hn::Vec<U8Of<D>> signs) {
-  return unzip_bytes(U8Of<D>(), e4m3_codes<Range::kMagnitude>(d, y, signs));
+  return unzip_bytes(U8Of<D>(), e4m3_codes<Range::kFitting>(d, y, signs));
 }
 
 /// A byte each, in the order of y's bytes.

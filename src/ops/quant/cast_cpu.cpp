@@ -142,8 +142,9 @@ class Tile {
                                            groups_, args_.amax_clamp, scratch_.inv, sf);
     if (shape_.mode != kCastAll) return;
     const bool any_bad = largest >= kInfBits;
-    // e4m3 scaling factors saturate, and then products are as large as x.
-    const bool is_bounded = shape_.sf_kind != kSfE4M3 || largest < kBoundedAmax;
+    // e4m3 scaling factors are rounded down, too, and saturate: then products are as large as x.
+    const bool is_bounded =
+        shape_.sf_kind != kSfE4M3 || (kFmt == kDTypeE2M1x2 && largest < kBoundedAmax);
     if (is_bounded) {
       encode_rows<false>(row_begin, row_end, any_bad);
     } else {

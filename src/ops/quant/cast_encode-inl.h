@@ -123,8 +123,8 @@ struct FactorsByBlock {
   }
 };
 
-// Encodes kStep elements. kChecked: products may be NaN, or 2^100 and more; else factors of a plain
-// x are positive.
+// Encodes kStep elements. kChecked: products may be NaN, 2^100 and more, or above the largest e4m3;
+// else factors of a plain x are positive.
 template <int32 kX, int32 kFmt, bool kChecked>
 HWY_INLINE void encode(const uint8* x, const Quad& factors, bool stream, uint8* out) {
   const auto times = [](VF a, VF b) { return hn::Mul(a, b); };
@@ -245,8 +245,8 @@ HWY_INLINE void encode_exponents(const uint8* x, const Quad& bases, const Quad& 
   }
 }
 
-// The same of codes that are numbers, under one factor >= 0 for each 128-bit block. Bytes stay in
-// their blocks on the way, so nothing is zipped.
+// As `encode`, unchecked, of codes that are numbers, under one factor >= 0 for each 128-bit block.
+// Bytes stay in their blocks on the way, so nothing is zipped.
 template <int32 kX, int32 kFmt>
 HWY_INLINE void encode_codes(const uint8* x, VF factor, bool stream, uint8* out) {
   V8 signs;
@@ -263,7 +263,7 @@ HWY_INLINE void encode_codes(const uint8* x, VF factor, bool stream, uint8* out)
   }
   const Quad y = nm::map(values, [factor](VF v) { return hn::Mul(v, factor); });
   if constexpr (kFmt == kDTypeE4M3) {
-    store(stream, nm::e4m3_codes<nm::Range::kMagnitude>(kF, y, signs), kU8, out);
+    store(stream, nm::e4m3_codes<nm::Range::kFitting>(kF, y, signs), kU8, out);
   } else {
     const V8 codes = nm::e2m1_codes<nm::Range::kMagnitude>(kF, y, signs);
     store(stream, nm::join_e2m1(kF, nm::zip_bytes(kU8, codes)), hn::Half<DU8>(), out);
