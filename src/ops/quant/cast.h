@@ -73,5 +73,9 @@ CastKernel cast_blocks;
 namespace cpu {
 CastKernel cast_blocks;
 }
+namespace ascend {
+void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& launch,
+                 const char* op);
+}
 
 }  // namespace tilekernels

@@ -20,8 +20,11 @@ struct MutexPool {
 template <class T, Pipe kFirst, Pipe kSecond>
 class Ring {
  public:
-  Ring(MutexPool& pool, const char* name, int32 depth, int64 elements) : depth_(depth) {
-    for (int32 i = 0; i < depth; ++i) slots_[i] = ub_alloc<T>(name, elements);
+  /// A ring of no slots is for a kernel that has no use for it.
+  Ring(MutexPool& pool, const char* name, int32 depth, int64 elements,
+       int32 readable_tail_bytes = kVectorBytes)
+      : depth_(depth) {
+    for (int32 i = 0; i < depth; ++i) slots_[i] = ub_alloc<T>(name, elements, readable_tail_bytes);
     mutex_ = pool.next;
     pool.next += depth;
   }

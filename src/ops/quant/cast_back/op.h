@@ -37,5 +37,8 @@ CastBackKernel cast_back;
 namespace cpu {
 CastBackKernel cast_back;
 }
+namespace ascend {
+CastBackKernel cast_back;
+}
 
 }  // namespace tilekernels

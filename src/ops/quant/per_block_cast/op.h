@@ -14,5 +14,8 @@ PerBlockCastKernel per_block_cast;
 namespace cpu {
 PerBlockCastKernel per_block_cast;
 }
+namespace ascend {
+PerBlockCastKernel per_block_cast;
+}
 
 }  // namespace tilekernels

@@ -14,5 +14,8 @@ PerTokenCastKernel per_token_cast;
 namespace cpu {
 PerTokenCastKernel per_token_cast;
 }
+namespace ascend {
+PerTokenCastKernel per_token_cast;
+}
 
 }  // namespace tilekernels

@@ -332,7 +332,6 @@ int64 Core::note_event(const Event& event) {
 
 void Core::set_ctrl(int32 bit, int32 value) {
   if (in_vf_) fail(HazardKind::kBadLoop, "control bits are set outside of vector functions");
-  if (skips_sync()) return;
   ctrl_ = (ctrl_ & ~(uint64{1} << bit)) | static_cast<uint64>(value) << bit;
 }
 

@@ -1,0 +1,257 @@
+// What kernels of casts have in common, written once over the layer: loads as fp32 in two orders,
+// scaling factors by column, maxima of groups.
+#pragma once
+
+#include "runtime/ascend/ring.h"
+
+namespace tilekernels::ascend {
+
+// Lane types by the numbers of DType
+template <int32 kDType>
+struct LaneOfDType;
+// clang-format off
+template <> struct LaneOfDType<numerics::kDTypeF32> { using T = float; };
+template <> struct LaneOfDType<numerics::kDTypeF16> { using T = F16; };
+template <> struct LaneOfDType<numerics::kDTypeBF16> { using T = BF16; };
+template <> struct LaneOfDType<numerics::kDTypeE4M3> { using T = E4M3; };
+template <> struct LaneOfDType<numerics::kDTypeE2M1x2> { using T = E2M1x2; };
+// clang-format on
+
+constexpr int32 kPair = 2 * kF32Lanes;  // elements that load_pair takes
+constexpr int32 kQuad = 4 * kF32Lanes;  // elements that load_quad takes
+
+/// Bytes of `elements` elements of a DType.
+constexpr int64 bytes_of(int32 dtype, int64 elements) {
+  switch (dtype) {
+    case numerics::kDTypeF32:
+      return 4 * elements;
+    case numerics::kDTypeF16:
+    case numerics::kDTypeBF16:
+      return 2 * elements;
+    case numerics::kDTypeE4M3:
+      return elements;
+    default:
+      return elements / 2;
+  }
+}
+
+/// As fp32 in the order of memory: elements 0..63 in `a`, 64..127 in `b`.
+template <int32 kDType>
+TILEKERNELS_CALLEE void load_pair(Reg<float>& a, Reg<float>& b, Ub<uint8> from) {
+  using T = typename LaneOfDType<kDType>::T;
+  if constexpr (kDType == numerics::kDTypeF32) {
+    vlds(a, as_ub<float>(from));
+    vlds(b, as_ub<float>(from) + kF32Lanes);
+  } else if constexpr (kDType == numerics::kDTypeF16) {
+    const Mask all = pset<F16>();
+    Reg<F16> x;
+    vlds<Dist::kUnpack>(x, as_ub<F16>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(a, x, all);
+    vlds<Dist::kUnpack>(x, as_ub<F16>(from) + kF32Lanes);
+    vcvt<0, Round::kNone, Saturate::kNo>(b, x, all);
+  } else if constexpr (kDType == numerics::kDTypeE4M3) {
+    const Mask all = pset<uint8>();
+    Reg<E4M3> x;
+    vlds<Dist::kUnpack4>(x, as_ub<E4M3>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(a, x, all);
+    vlds<Dist::kUnpack4>(x, as_ub<E4M3>(from) + kF32Lanes);
+    vcvt<0, Round::kNone, Saturate::kNo>(b, x, all);
+  } else {
+    // A bf16 is the upper half of its fp32.
+    const Mask all = pset<uint8>();
+    Reg<BF16> x;
+    Reg<uint16> zero;
+    if constexpr (kDType == numerics::kDTypeBF16) {
+      vlds(x, as_ub<T>(from));
+    } else {
+      Reg<E2M1x2> codes;
+      vlds<Dist::kUnpack4>(codes, as_ub<T>(from));
+      vcvt<0, Round::kNone, Saturate::kNo>(x, codes, all);
+    }
+    vdup(zero, uint16{0}, all);
+    vintlv(as<uint16>(a), as<uint16>(b), zero, as<uint16>(x));
+  }
+}
+
+/// As fp32, dealt out: lane i of q[p] is element 4i + p.
+template <int32 kDType>
+TILEKERNELS_CALLEE void load_quad(Reg<float> (&q)[4], Ub<uint8> from) {
+  using T = typename LaneOfDType<kDType>::T;
+  if constexpr (kDType == numerics::kDTypeF32) {
+    vld_deintlv(q[0], q[1], as_ub<float>(from));
+    vld_deintlv(q[2], q[3], as_ub<float>(from) + kPair);
+    vdintlv(q[0], q[2], q[0], q[2]);
+    vdintlv(q[1], q[3], q[1], q[3]);
+  } else if constexpr (kDType == numerics::kDTypeE4M3) {
+    const Mask all = pset<uint8>();
+    Reg<E4M3> x;
+    vlds(x, as_ub<T>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(q[0], x, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(q[1], x, all);
+    vcvt<2, Round::kNone, Saturate::kNo>(q[2], x, all);
+    vcvt<3, Round::kNone, Saturate::kNo>(q[3], x, all);
+  } else if constexpr (kDType == numerics::kDTypeE2M1x2) {
+    const Mask all = pset<uint8>();
+    Reg<E2M1x2> codes;
+    Reg<BF16> lower;
+    Reg<BF16> upper;
+    vlds<Dist::kUnpack>(codes, as_ub<T>(from));  // byte j of memory at byte 2j
+    vcvt<0, Round::kNone, Saturate::kNo>(lower, codes, all);
+    vcvt<2, Round::kNone, Saturate::kNo>(upper, codes, all);
+    vcvt<0, Round::kNone, Saturate::kNo>(q[0], lower, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(q[1], lower, all);
+    vcvt<0, Round::kNone, Saturate::kNo>(q[2], upper, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(q[3], upper, all);
+  } else {
+    const Mask all = pset<uint8>();
+    Reg<T> even;
+    Reg<T> odd;
+    vld_deintlv(even, odd, as_ub<T>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(q[0], even, all);
+    vcvt<0, Round::kNone, Saturate::kNo>(q[1], odd, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(q[2], even, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(q[3], odd, all);
+  }
+}
+
+// ------------------------------ scaling factors by column
+
+/// Which entry of a table of scaling factors a column has: floor((column + offset) / cols). Kept as
+/// fp32 numbers, which are exact enough for every column of a span.
+struct Columns {
+  float first;    // offset + 1/2
+  float inverse;  // RN(1 / cols)
+};
+constexpr int32 kMaxSpan = 8192;           // columns of a span
+constexpr int32 kWideCols = 2 * kMaxSpan;  // stands for any wider block
+
+/// For a span that starts at column `start` of blocks of `cols` columns, its first table entry
+/// being `skip` entries before the block of `start`; skip <= 3.
+TILEKERNELS_CORE Columns columns(int64 start, int64 cols, int64 skip) {
+  const int64 within = start % cols;
+  // Of wide blocks a span sees one edge at most, and only its place counts.
+  const int64 width = numerics::min_of<int64>(cols, kWideCols);
+  const int64 left = numerics::min_of<int64>(cols - within, width);
+  const int64 offset = width - left + skip * width;
+  return {static_cast<float>(offset) + 0.5f, 1.0f / static_cast<float>(width)};
+}
+
+/// The table's value for every active lane; `column` holds the lane's column + Columns::first.
+TILEKERNELS_CALLEE void look_up(Reg<float>& d, Ub<float> table, const Reg<float>& column,
+                                float inverse, const Mask& valid) {
+  Reg<float> quotient;
+  Reg<int32> index;
+  vmuls(quotient, column, inverse, valid);
+  vcvt<0, Round::kFloor, Saturate::kYes>(index, quotient, valid);
+  vgather(d, table, index, valid);
+}
+
+/// d[i] = first + stride · i.
+TILEKERNELS_CALLEE void number_columns(Reg<float>& d, float first, float stride, const Mask& all) {
+  vci(d, 0.0f);
+  vmuls(d, d, stride, all);
+  vadds(d, d, first, all);
+}
+
+/// out[j] = the table's value for column j · stride, j < count.
+TILEKERNELS_VF void expand(Ub<float> out, Ub<float> table, float first, float inverse, float stride,
+                           uint32 count) {
+  const Mask all = pset<float>();
+  Reg<float> column;
+  Reg<float> value;
+  number_columns(column, first, stride, all);
+  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = plt<float>(count);
+    look_up(value, table, column, inverse, valid);
+    vsts(out + i * kF32Lanes, value, valid);
+    vadds(column, column, stride * kF32Lanes, all);
+  }
+}
+
+// ------------------------------ maxima
+
+/// The maximum over rows of the absolute bits of 16- or 32-bit elements, by column.
+template <class T>
+TILEKERNELS_VF void column_max(Ub<T> out, Ub<T> x, int32 pitch, uint16 rows, uint32 cols) {
+  constexpr T kAbs = static_cast<T>(static_cast<T>(~T{0}) >> 1);
+  const Mask all = pset<T>();
+  Reg<T> abs;
+  Reg<T> largest;
+  Reg<T> value;
+  vdup(abs, kAbs, all);
+  const auto turns = static_cast<uint16>((cols + Reg<T>::kLanes - 1) / Reg<T>::kLanes);
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = plt<T>(cols);
+    vdup(largest, T{0}, all);
+    for (uint16 row = 0; row < rows; ++row) {
+      vlds(value, x + (row * pitch + i * Reg<T>::kLanes));
+      vand(value, value, abs, valid);
+      vmax(largest, largest, value, all);
+    }
+    vsts(out + i * Reg<T>::kLanes, largest, valid);
+  }
+}
+
+/// Pairs' maxima: out[j] = max(from[2j], from[2j + 1]), j < count.
+template <class T>
+TILEKERNELS_CALLEE void pair_max(Ub<T> out, Ub<T> from, uint32 count) {
+  Reg<T> even;
+  Reg<T> odd;
+  const Mask all = pset<T>();
+  const auto turns = static_cast<uint16>((count + Reg<T>::kLanes - 1) / Reg<T>::kLanes);
+  for (uint16 i = 0; i < turns; ++i) {
+    vld_deintlv(even, odd, from + 2 * i * Reg<T>::kLanes);
+    vmax(even, even, odd, all);
+    vsts(out + i * Reg<T>::kLanes, even, plt<T>(count));
+  }
+}
+
+/// The maximum of the absolute bits of every kGroup columns of a row. `cells` and `pairs` are
+/// scratch: an entry a data block and half as many.
+template <class T, int32 kGroup>
+TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, Ub<T> pairs, uint32 cols) {
+  constexpr T kAbs = static_cast<T>(static_cast<T>(~T{0}) >> 1);
+  constexpr int32 kLanes = Reg<T>::kLanes;
+  constexpr int32 kCells = kGroup / (kBlockBytes / static_cast<int32>(sizeof(T)));  // a group
+  const Mask all = pset<T>();
+  Reg<T> abs;
+  Reg<T> value;
+  vdup(abs, kAbs, all);
+  const uint32 groups = (cols + kGroup - 1) / kGroup;
+  const auto turns = static_cast<uint16>((cols + kLanes - 1) / kLanes);
+  if constexpr (kGroup >= kLanes) {
+    constexpr int32 kRegs = kGroup / kLanes;
+    Reg<T> largest;
+    for (uint16 g = 0; g < static_cast<uint16>(groups); ++g) {
+      vlds(value, row + g * kGroup);
+      vand(largest, value, abs, plt<T>(cols));
+      for (int32 r = 1; r < kRegs; ++r) {
+        vlds(value, row + (g * kGroup + r * kLanes));
+        vand(value, value, abs, plt<T>(cols));
+        vmax(largest, largest, value, all);
+      }
+      vcmax(largest, largest, all);
+      vst_first(amax + g, largest);
+    }
+  } else {
+    constexpr int32 kBlocks = kVectorBytes / kBlockBytes;
+    const Ub<T> first = kCells == 1 ? amax : cells;
+    for (uint16 i = 0; i < turns; ++i) {
+      vlds(value, row + i * kLanes);
+      vand(value, value, abs, plt<T>(cols));
+      vcgmax(value, value, all);
+      vstu(first + i * kBlocks, value, kBlocks);
+    }
+    if constexpr (kCells >= 2) {
+      mem_bar<Bar::kVstVld>();
+      pair_max(kCells == 2 ? amax : pairs, cells, groups * (kCells / 2));
+    }
+    if constexpr (kCells == 4) {
+      mem_bar<Bar::kVstVld>();
+      pair_max(amax, pairs, groups);
+    }
+  }
+}
+
+}  // namespace tilekernels::ascend

@@ -1,0 +1,122 @@
+// The ops on the machine model: any number of cores and both schedules give the same bytes, no
+// result depends on a fast approximation, and no flag, lock or barrier of a kernel is superfluous.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cases/verify.h"
+#include "runtime/ascend/model/core.h"
+#include "tilekernels/ascend.h"
+
+namespace tilekernels::ascend {
+namespace {
+
+using model::Hazard;
+using model::Options;
+using model::Schedule;
+using model::ScopedOptions;
+
+const cases::Case& case_of(const std::string& id) {
+  for (const cases::OpCases& op : cases::all_ops()) {
+    for (const cases::Case& test : op.cases) {
+      if (test.id == id) return test;
+    }
+  }
+  throw std::logic_error("no case " + id);
+}
+
+// Every kernel path with its own flags, locks and barriers, in few items a core.
+const char* const kCases[] = {
+    "topk_gate/tokens=9,experts=72,topk=6",
+    "topk_gate/tokens=2,experts=1000,topk=10",
+    "topk_gate/tokens=9,experts=256,topk=8,data=bits",
+    "per_token_cast/tokens=5,hidden=160,x=f32,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
+    "per_token_cast/tokens=3,hidden=192,x=bf16,fmt=e4m3,block=1x128,sf=f32-row",
+    "per_token_cast/tokens=17,hidden=96,x=f16,fmt=e2m1,block=1x64,sf=ue8m0-col-ascend",
+    "per_token_cast/precomputed/tokens=5,hidden=48,x=f16,fmt=e2m1,block=1x16,sf=e4m3-scale",
+    "per_token_cast/sf_only/tokens=5,hidden=48,x=bf16,fmt=e2m1,block=1x16,sf=e4m3-row",
+    "per_token_cast/requant/tokens=7,hidden=608,x=e2m1,x_sf=i16-rowpacked-1x32-pow2,fmt=e4m3,"
+    "block=1x64,sf=f32-row",
+    "per_token_cast/requant/tokens=37,hidden=608,x=e2m1,x_sf=i16-tokenpacked-1x1-pow2,fmt=e4m3,"
+    "block=1x32,sf=f32-row",
+    "per_block_cast/tokens=130,hidden=200,x=f32,fmt=e4m3,block=128x128,sf=ue8m0-colpacked",
+    "per_block_cast/requant/tokens=70,hidden=321,x=e4m3,x_sf=f32-row-7x384-scale,fmt=e4m3,"
+    "block=32x128,sf=f32-row,gap=3,sf_gap=2",
+    "cast_back/tokens=5,hidden=94,x=e2m1,block=1x16,sf=e4m3,out=f16,data=bits*scale",
+    "cast_back/tokens=131,hidden=91,x=e4m3,block=32x1,sf=tokenpacked,out=bf16,data=bits*scale",
+};
+
+class OnTheModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(OnTheModel, AnyNumberOfCoresGivesTheSameBytes) {
+  cases::Judge judge(case_of(GetParam()));
+  for (int64 num_cores : {1, 3, 40, 64}) {
+    for (Schedule schedule : {Schedule::kCopiesEarly, Schedule::kCopiesLate}) {
+      Options options;
+      options.num_cores = num_cores;
+      options.schedule = schedule;
+      options.jitter_ulps = num_cores == 3 ? 1 : 0;
+      const ScopedOptions scope(options);
+      const cases::Verdict verdict = judge.verify(Backend::kAscend);
+      EXPECT_TRUE(verdict.passed) << num_cores << " cores: " << verdict.failure;
+    }
+  }
+}
+
+// Runs a case; whether the model objected.
+bool objects(const cases::Case& test, const cases::Buffers& buffers, const Options& options) {
+  const ScopedOptions scope(options);
+  try {
+    test.out(buffers.outputs(), buffers.inputs(), Call{.backend = Backend::kAscend});
+  } catch (const Hazard&) {
+    return true;
+  } catch (const DataError&) {
+  }
+  return false;
+}
+
+TEST_P(OnTheModel, EveryFlagLockAndBarrierIsNeeded) {
+  const cases::Case& test = case_of(GetParam());
+  const cases::Buffers buffers(test, 0);
+  int64 num_syncs = 0;
+  Options options;
+  options.num_cores = 2;
+  options.num_syncs = &num_syncs;
+  ASSERT_FALSE(objects(test, buffers, options));
+  options.num_syncs = nullptr;
+  ASSERT_GT(num_syncs, 5);
+  // All of the first items, then some: the later ones repeat them.
+  constexpr int64 kAll = 400;
+  for (int64 sync = 0; sync < num_syncs; sync += sync < kAll || num_syncs - sync < 40 ? 1 : 37) {
+    for (bool pair : {false, true}) {
+      options.skip_sync = sync;
+      options.skip_pair = pair;
+      EXPECT_TRUE(objects(test, buffers, options))
+          << "sync " << sync << " of " << num_syncs << (pair ? " with its unlock" : "");
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, OnTheModel, testing::ValuesIn(kCases),
+                         [](const auto& test) { return "case_" + std::to_string(test.index); });
+
+TEST(Cost, IsThatOfTheFirstCore) {
+  const cases::Case& test = case_of(
+      "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e4m3,"
+      "block=1x128,sf=f32-row");
+  const cases::Buffers buffers(test, 0);
+  const AscendCost cost = ascend_cost(
+      [&] { test.out(buffers.outputs(), buffers.inputs(), Call{.backend = Backend::kAscend}); });
+  EXPECT_EQ(cost.kernel, "per_token_cast");
+  EXPECT_EQ(cost.num_cores, 64);
+  EXPECT_EQ(cost.bytes_in, 64 * 7168 * 2);
+  EXPECT_EQ(cost.bytes_out, 64 * (7168 + 56 * 4));
+  EXPECT_LE(cost.registers, 32);
+  EXPECT_GE(cost.cycles, cost.port_cycles);
+  EXPECT_GE(cost.cycles, cost.vector_cycles);
+  EXPECT_EQ(cost.port_cycles, static_cast<double>(cost.bytes_in + cost.bytes_out) / 32);
+}
+
+}  // namespace
+}  // namespace tilekernels::ascend
