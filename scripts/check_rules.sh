@@ -24,6 +24,10 @@ report "no printing, aborting or environment in the library" "$(git ls-files src
   xargs grep -nE '\b(printf|puts|std::cout|std::cerr|std::abort|abort\(|getenv|std::exit|exit\()' |
   grep -vE 'snprintf|_exit')"
 
+report "messages are put together in core/message.cpp" "$(git ls-files 'src/*.cpp' 'src/*.h' |
+  grep -v -e '^src/cases/' -e '/cases\.cpp$' -e '^src/core/message\.cpp$' |
+  xargs grep -nE '^[^/]*"\[[a-z_]+\] ')"
+
 # Rooms: who includes whom.
 report "an op includes no other op" "$(
   for folder in src/ops/*/*/; do
