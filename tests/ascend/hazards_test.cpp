@@ -344,13 +344,13 @@ void pack_with_holes(Ub<uint16> x) {
   const Mask all = pset<uint32>();
   Reg<uint32> a;
   vdup(a, 1u, all);
-  const Mask low = pset<uint32>(Pattern::kVl4);
+  const Mask low = pset<uint32, Pattern::kVl4>();
   Mask high;
   pnot(high, low, all);
   vsts_pack<StoreDist::kPack>(x, a, high);
 }
 void interleave_undefined(Ub<float> x) {
-  const Mask low = pset<float>(Pattern::kVl8);
+  const Mask low = pset<float, Pattern::kVl8>();
   Reg<float> a;
   Reg<float> b;
   vdup(a, 1.0f, low);
@@ -436,7 +436,7 @@ TEST(Hazards, H14BadIndex) {
 
 void reduce_nothing() {
   const Mask all = pset<float>();
-  const Mask none = pset<float>(Pattern::kNone);
+  const Mask none = pset<float, Pattern::kNone>();
   Reg<float> a;
   vdup(a, 1.0f, all);
   vcmax(a, a, none);
@@ -503,7 +503,7 @@ TEST(Hazards, H17BadLoop) {
 template <int kLeftOut>
 void stream_lanes(Ub<float> x) {
   const Mask all = pset<float>();
-  const Mask some = pset<float>(Pattern::kVl4);
+  const Mask some = pset<float, Pattern::kVl4>();
   Reg<float> a;
   vdup(a, 1.0f, all);
   StreamPlace stream;
@@ -511,7 +511,7 @@ void stream_lanes(Ub<float> x) {
   vsqz_count(a, a, some);
   if constexpr (kLeftOut == 2) vsqz_count(a, a, some);
   vstur(x, a, stream);
-  if constexpr (kLeftOut != 3) vstar(stream);
+  if constexpr (kLeftOut != 3) vstar(x, stream);
 }
 
 template <int kLeftOut>

@@ -656,17 +656,17 @@ struct Cast {
                                           columns_of_x.first, columns_of_x.inverse, cols);
       }
     });
-    call_group_max(largest[(turn + 1) % 2], static_cast<uint32>(item.cols));
+    call_group_max<uint32>(largest[(turn + 1) % 2], static_cast<uint32>(item.cols));
   }
 
   template <class T>
   TILEKERNELS_CORE void call_plain_max(const Item& item, Ub<uint8> tile_of_x) {
     const auto cols = static_cast<uint32>(item.cols);
-    if (shape.block_rows == 1) return call_group_max(as_ub<T>(tile_of_x), cols);
+    if (shape.block_rows == 1) return call_group_max<T>(as_ub<T>(tile_of_x), cols);
     const auto pitch = static_cast<int32>(size.x_pitch_bytes / static_cast<int64>(sizeof(T)));
     vf_call<column_max<T>>("column_max", as_ub<T>(largest[0]), as_ub<T>(tile_of_x), pitch,
                            trips(item.rows), cols);
-    call_group_max(as_ub<T>(largest[0]), cols);
+    call_group_max<T>(as_ub<T>(largest[0]), cols);
   }
 
   template <int32 kSfKind, bool kIsE2M1>

@@ -43,10 +43,8 @@ constexpr int64 most_sf_words(int64 cols, int64 block_cols, int64 pack_k) {
 }
 
 /// Copies `count` words of a row of words in, back to back.
-template <class T>
-TILEKERNELS_CORE void copy_in_words(Ub<T> to, const uint8* from, const SfWords& words,
+TILEKERNELS_CORE void copy_in_words(Ub<uint8> bytes, const uint8* from, const SfWords& words,
                                     int64 stride_bytes, int64 count) {
-  const Ub<uint8> bytes = as_ub<uint8>(to);
   if (stride_bytes == words.word_bytes || count == 1) {
     copy_in(bytes, gm(from), {1, count * words.word_bytes});
     return;

@@ -245,11 +245,11 @@ TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, Ub<T> pairs, u
     }
     if constexpr (kCells >= 2) {
       mem_bar<Bar::kVstVld>();
-      pair_max(kCells == 2 ? amax : pairs, cells, groups * (kCells / 2));
+      pair_max<T>(kCells == 2 ? amax : pairs, cells, groups * (kCells / 2));
     }
     if constexpr (kCells == 4) {
       mem_bar<Bar::kVstVld>();
-      pair_max(amax, pairs, groups);
+      pair_max<T>(amax, pairs, groups);
     }
   }
 }

@@ -21,8 +21,8 @@ template <class T, Pipe kFirst, Pipe kSecond>
 class Ring {
  public:
   /// A ring of no slots is for a kernel that has no use for it.
-  Ring(MutexPool& pool, const char* name, int32 depth, int64 elements,
-       int32 readable_tail_bytes = kVectorBytes)
+  TILEKERNELS_CORE Ring(MutexPool& pool, const char* name, int32 depth, int64 elements,
+                        int32 readable_tail_bytes = kVectorBytes)
       : depth_(depth) {
     for (int32 i = 0; i < depth; ++i) slots_[i] = ub_alloc<T>(name, elements, readable_tail_bytes);
     mutex_ = pool.next;
@@ -30,20 +30,20 @@ class Ring {
   }
 
   /// The slot to be filled, the first pipe's until `filled`.
-  Ub<T> fill() {
+  TILEKERNELS_CORE Ub<T> fill() {
     lock<kFirst>(mutex_ + filling_);
     return slots_[filling_];
   }
-  void filled() {
+  TILEKERNELS_CORE void filled() {
     unlock<kFirst>(mutex_ + filling_);
     filling_ = filling_ + 1 == depth_ ? 0 : filling_ + 1;
   }
   /// The oldest filled slot, the second pipe's until `emptied`.
-  Ub<T> empty() {
+  TILEKERNELS_CORE Ub<T> empty() {
     lock<kSecond>(mutex_ + emptying_);
     return slots_[emptying_];
   }
-  void emptied() {
+  TILEKERNELS_CORE void emptied() {
     unlock<kSecond>(mutex_ + emptying_);
     emptying_ = emptying_ + 1 == depth_ ? 0 : emptying_ + 1;
   }

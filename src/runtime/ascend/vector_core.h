@@ -74,7 +74,10 @@ inline int64 block_num() { return model::block_num(); }
 /// First statement of every kernel: the control register's saturation bit 60 is 1 after a reset
 /// and would make casts ignore what they say.
 inline void prologue() { model::set_ctrl(60, 0); }
-inline void set_ctrl(int32 bit, int32 value) { model::set_ctrl(bit, value); }
+template <int32 kBit>
+void set_ctrl(int32 value) {
+  model::set_ctrl(kBit, value);
+}
 
 /// `count` elements of UB at a 32-byte boundary, and as many bytes behind them that loads of whole
 /// registers may read but nothing may write.
@@ -172,10 +175,10 @@ void vf_call(const char* name, Args... args) {
 
 enum class Pattern { kAll, kNone, kVl1, kVl2, kVl4, kVl8, kVl16, kVl32 };
 /// A mask for lanes of type T by pattern; kVlN: the lowest N lanes.
-template <class T>
-Mask pset(Pattern pattern = Pattern::kAll) {
+template <class T, Pattern kPattern = Pattern::kAll>
+Mask pset() {
   constexpr int32 kCounts[] = {256, 0, 1, 2, 4, 8, 16, 32};
-  return model::pset(lane_bytes(kLaneOf<T>), kCounts[static_cast<int32>(pattern)]);
+  return model::pset(lane_bytes(kLaneOf<T>), kCounts[static_cast<int32>(kPattern)]);
 }
 /// The lowest min(n, lanes) lanes; takes as many off n.
 template <class T>
@@ -451,7 +454,12 @@ template <class T>
 void vstur(Ub<T> ub, const Reg<T>& s, StreamPlace& stream) {
   model::stream_store(ub.place, s, stream);
 }
-inline void vstar(StreamPlace& stream) { model::stream_flush(stream); }
+/// The rest of a stream; `ub` as of its last vstur.
+template <class T>
+void vstar(Ub<T> ub, StreamPlace& stream) {
+  static_cast<void>(ub);
+  model::stream_flush(stream);
+}
 
 /// Conversion of active lanes. The mask counts lanes of the source's type; narrow lanes beside
 /// `kPart` become 0.
