@@ -34,6 +34,8 @@ const char* const kCases[] = {
     "per_token_cast/tokens=5,hidden=160,x=f32,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
     "per_token_cast/tokens=3,hidden=192,x=bf16,fmt=e4m3,block=1x128,sf=f32-row",
     "per_token_cast/tokens=17,hidden=96,x=f16,fmt=e2m1,block=1x64,sf=ue8m0-col-ascend",
+    "per_token_cast/tokens=33,hidden=592,x=bf16,fmt=e2m1,block=1x32,sf=ue8m0-colpacked-ascend",
+    "per_token_cast/tokens=33,hidden=320,x=bf16,fmt=e4m3,block=1x64,sf=ue8m0-colpacked",
     "per_token_cast/precomputed/tokens=5,hidden=48,x=f16,fmt=e2m1,block=1x16,sf=e4m3-scale",
     "per_token_cast/sf_only/tokens=5,hidden=48,x=bf16,fmt=e2m1,block=1x16,sf=e4m3-row",
     "per_token_cast/requant/tokens=7,hidden=608,x=e2m1,x_sf=i16-rowpacked-1x32-pow2,fmt=e4m3,"
@@ -100,6 +102,22 @@ TEST_P(OnTheModel, EveryFlagLockAndBarrierIsNeeded) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, OnTheModel, testing::ValuesIn(kCases),
                          [](const auto& test) { return "case_" + std::to_string(test.index); });
+
+TEST(Cost, StreamingCastsKeepThePortToMemoryBusy) {
+  const char* const ids[] = {
+      "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e4m3,block=1x128,sf=ue8m0-colpacked",
+      "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
+      "per_token_cast/tokens=4096,hidden=7168,x=f32,fmt=e4m3,block=1x128,sf=f32-row",
+      "per_block_cast/tokens=4096,hidden=7168,x=bf16,fmt=e4m3,block=128x128,sf=f32-row",
+  };
+  for (const char* id : ids) {
+    const cases::Case& test = case_of(id);
+    const cases::Buffers buffers(test, 0);
+    const AscendCost cost = ascend_cost(
+        [&] { test.out(buffers.outputs(), buffers.inputs(), Call{.backend = Backend::kAscend}); });
+    EXPECT_GE(cost.port_cycles, 0.9 * cost.cycles) << id;
+  }
+}
 
 TEST(Cost, IsThatOfTheFirstCore) {
   const cases::Case& test = case_of(

@@ -237,24 +237,70 @@ constexpr int32 kSfNone = 0;
 constexpr int32 kSfByQuad = 1;
 constexpr int32 kSfByElement = 2;
 
-// Adds the codes of x · f, one a lane, to byte kPart of `codes`; `left` columns are left.
-template <int32 kPart, bool kAnyNan>
-TILEKERNELS_CALLEE void encode(Reg<uint32>& codes, Reg<float>& x, const Reg<float>& f,
-                               const Mask& valid, const Mask& bytes, uint32 left) {
+// Adds the codes of y, one a lane, to byte kPart of `codes`.
+template <int32 kPart>
+TILEKERNELS_CALLEE void add_codes(Reg<uint32>& codes, const Reg<float>& y, const Mask& valid,
+                                  const Mask& bytes) {
   Reg<E4M3> code;
-  vmul(x, x, f, valid);
-  vcvt<kPart, Round::kRint, Saturate::kYes>(code, x, valid);
-  if constexpr (kAnyNan) {
-    Reg<uint32> nan;
-    Mask is_nan;
-    vcmp<Cmp::kNe>(is_nan, x, x, prefix<float>((left + 3 - kPart) / 4));
-    vdup(nan, 0x7Fu << (8 * kPart), valid);
-    vsel(as<uint32>(code), nan, as<uint32>(code), is_nan);
-  }
+  vcvt<kPart, Round::kRint, Saturate::kYes>(code, y, valid);
   if constexpr (kPart == 0) {
     vmov(codes, as<uint32>(code));
   } else {
     vor(as<uint8>(codes), as<uint8>(codes), as<uint8>(code), bytes);
+  }
+}
+
+// Adds the codes of x · f, one a lane, to byte kPart of `codes`; `left` columns are left.
+template <int32 kPart, bool kAnyNan>
+TILEKERNELS_CALLEE void encode(Reg<uint32>& codes, Reg<float>& x, const Reg<float>& f,
+                               const Mask& valid, const Mask& bytes, uint32 left) {
+  vmul(x, x, f, valid);
+  add_codes<kPart>(codes, x, valid, bytes);
+  if constexpr (kAnyNan) {
+    // The cast makes 0 of it.
+    Reg<uint32> nan;
+    Mask is_nan;
+    vcmp<Cmp::kNe>(is_nan, x, x, prefix<float>((left + 3 - kPart) / 4));
+    vdup(nan, 0x7Fu << (8 * kPart), is_nan);
+    vor(as<uint8>(codes), as<uint8>(codes), as<uint8>(nan), bytes);
+  }
+}
+
+// The same of bf16 rows under powers of two, by which a product of bf16 is exact, but for one that
+// is too small for any code but 0. `inverses` holds one every 32 columns, as bf16.
+TILEKERNELS_VF void make_e4m3_pow2(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32 pitch,
+                                   uint16 rows, Ub<uint16> inverses, uint32 cols) {
+  const Mask halves = pset<uint8>();
+  Reg<BF16> inverse;
+  Mask is_bad;
+  constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDTypeBF16, kQuad));
+  const auto turns = static_cast<uint16>((cols + kQuad - 1) / kQuad);
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = prefix<float>((cols + 3) / 4);
+    const Mask bytes = plt<uint8>(cols);
+    vlds<Dist::kE2b>(as<uint16>(inverse), inverses + i * 8);
+    vcmps<Cmp::kGe>(is_bad, as<uint32>(inverse), numerics::kInfBits, valid);
+    for (uint16 row = 0; row < rows; ++row) {
+      Reg<BF16> even;
+      Reg<BF16> odd;
+      Reg<float> y;
+      Reg<uint32> codes;
+      Reg<uint32> nan;
+      vld_deintlv(even, odd, as_ub<BF16>(x + (row * pitch + i * kStepBytes)));
+      vmul(even, even, inverse, halves);
+      vmul(odd, odd, inverse, halves);
+      vcvt<0, Round::kNone, Saturate::kNo>(y, even, halves);
+      add_codes<0>(codes, y, valid, bytes);
+      vcvt<0, Round::kNone, Saturate::kNo>(y, odd, halves);
+      add_codes<1>(codes, y, valid, bytes);
+      vcvt<1, Round::kNone, Saturate::kNo>(y, even, halves);
+      add_codes<2>(codes, y, valid, bytes);
+      vcvt<1, Round::kNone, Saturate::kNo>(y, odd, halves);
+      add_codes<3>(codes, y, valid, bytes);
+      vdup(nan, 0x7F7F7F7Fu, valid);
+      vsel(codes, nan, codes, is_bad);
+      vsts(out + (row * out_pitch + i * kQuad), as<uint8>(codes), bytes);
+    }
   }
 }
 
@@ -388,6 +434,32 @@ TILEKERNELS_VF void make_e2m1(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32
       }
       round_to_odd(odd, a, b, halves);
       vcvt<0, Round::kRint, Saturate::kYes>(codes, odd, halves);
+      vand(as<uint32>(codes), as<uint32>(codes), kept, valid);
+      vsts_pack<StoreDist::kPack4>(out + (row * out_pitch + i * kF32Lanes), as<uint32>(codes),
+                                   valid);
+    }
+  }
+}
+
+// The same of bf16 rows under powers of two. `inverses` holds one every 16 columns, as bf16.
+TILEKERNELS_VF void make_e2m1_pow2(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32 pitch,
+                                   uint16 rows, Ub<uint16> inverses, Ub<uint32> keep, uint32 cols) {
+  const Mask halves = pset<uint8>();
+  Reg<BF16> inverse;
+  Reg<uint32> kept;
+  constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDTypeBF16, kPair));
+  const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
+  uint32 pairs = cols / 2;
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = plt<uint32>(pairs);
+    vlds<Dist::kE2b>(as<uint16>(inverse), inverses + i * 8);
+    vlds<Dist::kE2b>(kept, keep + i * 8);
+    for (uint16 row = 0; row < rows; ++row) {
+      Reg<BF16> y;
+      Reg<E2M1x2> codes;
+      vlds(y, as_ub<BF16>(x + (row * pitch + i * kStepBytes)));
+      vmul(y, y, inverse, halves);
+      vcvt<0, Round::kRint, Saturate::kYes>(codes, y, halves);
       vand(as<uint32>(codes), as<uint32>(codes), kept, valid);
       vsts_pack<StoreDist::kPack4>(out + (row * out_pitch + i * kF32Lanes), as<uint32>(codes),
                                    valid);
@@ -766,18 +838,46 @@ struct Cast {
     });
   }
 
+  // Whether bf16 products are exact.
+  TILEKERNELS_CORE bool by_pow2() const {
+    const bool pow2 =
+        shape.sf_kind == numerics::kSfRoundedF32 || shape.sf_kind == numerics::kSfUE8M0;
+    return shape.x_dtype == kDTypeBF16 && shape.mode == kCastAll && pow2 &&
+           (is_e2m1() || shape.block_cols >= 32);
+  }
+
+  TILEKERNELS_CORE void call_pow2_codes(const Item& item, Ub<uint8> to, Ub<uint8> from) {
+    const auto pitch = static_cast<int32>(size.x_pitch_bytes);
+    const auto out_pitch = static_cast<int32>(size.out_pitch_bytes);
+    const auto cols = static_cast<uint32>(item.cols);
+    const Ub<uint16> inverses_bf16 = as_ub<uint16>(expanded);
+    if (is_e2m1()) {
+      vf_call<make_e2m1_pow2>("make_e2m1", to, out_pitch, from, pitch, trips(item.rows),
+                              inverses_bf16, expanded_keep, cols);
+    } else {
+      vf_call<make_e4m3_pow2>("make_e4m3", to, out_pitch, from, pitch, trips(item.rows),
+                              inverses_bf16, cols);
+    }
+  }
+
   // Inverses as the functions of codes read them.
   TILEKERNELS_CORE void expand_inverses(const Item& item) {
     const float inverse_of_group = 1.0f / static_cast<float>(shape.block_cols);
     const auto every = [&](int64 stride) {
       return static_cast<uint32>(numerics::ceil_div(item.cols, stride));
     };
-    if (is_e2m1()) {
+    if (by_pow2()) {
+      const int64 stride = is_e2m1() ? 16 : 32;
+      vf_call<expand_bf16>("expand", as_ub<uint16>(expanded), inverses, 0.5f, inverse_of_group,
+                           static_cast<float>(stride), every(stride));
+    } else if (is_e2m1()) {
       vf_call<expand>("expand", expanded, inverses, 0.5f, inverse_of_group, 8.0f, every(8));
-      vf_call<expand>("expand", as_ub<float>(expanded_keep), as_ub<float>(keep), 0.5f,
-                      inverse_of_group, 16.0f, every(16));
     } else if (shape.block_cols >= 32) {
       vf_call<expand>("expand", expanded, inverses, 0.5f, inverse_of_group, 32.0f, every(32));
+    }
+    if (is_e2m1()) {
+      vf_call<expand>("expand", as_ub<float>(expanded_keep), as_ub<float>(keep), 0.5f,
+                      inverse_of_group, 16.0f, every(16));
     }
   }
 
@@ -898,7 +998,11 @@ struct Cast {
         call_plain_codes<kDTypeF16>(item, to, from);
         break;
       case kDTypeBF16:
-        call_plain_codes<kDTypeBF16>(item, to, from);
+        if (by_pow2()) {
+          call_pow2_codes(item, to, from);
+        } else {
+          call_plain_codes<kDTypeBF16>(item, to, from);
+        }
         break;
       case kDTypeE4M3:
         call_codes_again<kDTypeE4M3>(item, to, from, raw, columns_of_x);

@@ -169,6 +169,23 @@ TILEKERNELS_VF void expand(Ub<float> out, Ub<float> table, float first, float in
   }
 }
 
+/// The same for values that are powers of two or NaN, as bf16.
+TILEKERNELS_VF void expand_bf16(Ub<uint16> out, Ub<float> table, float first, float inverse,
+                                float stride, uint32 count) {
+  const Mask all = pset<float>();
+  Reg<float> column;
+  Reg<float> value;
+  number_columns(column, first, stride, all);
+  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = plt<float>(count);
+    look_up(value, table, column, inverse, valid);
+    vshrs(as<uint32>(value), as<uint32>(value), 16, valid);
+    vsts_pack<StoreDist::kPack>(out + i * kF32Lanes, as<uint32>(value), valid);
+    vadds(column, column, stride * kF32Lanes, all);
+  }
+}
+
 // ------------------------------ maxima
 
 /// The maximum over rows of the absolute bits of 16- or 32-bit elements, by column.
@@ -219,14 +236,25 @@ TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, Ub<T> pairs, u
   Reg<T> value;
   vdup(abs, kAbs, all);
   const uint32 groups = (cols + kGroup - 1) / kGroup;
-  const auto turns = static_cast<uint16>((cols + kLanes - 1) / kLanes);
   if constexpr (kGroup >= kLanes) {
     constexpr int32 kRegs = kGroup / kLanes;
     Reg<T> largest;
-    for (uint16 g = 0; g < static_cast<uint16>(groups); ++g) {
+    const auto whole = static_cast<uint16>(cols / kGroup);
+    for (uint16 g = 0; g < whole; ++g) {
       vlds(value, row + g * kGroup);
-      vand(largest, value, abs, plt<T>(cols));
+      vand(largest, value, abs, all);
       for (int32 r = 1; r < kRegs; ++r) {
+        vlds(value, row + (g * kGroup + r * kLanes));
+        vand(value, value, abs, all);
+        vmax(largest, largest, value, all);
+      }
+      vcmax(largest, largest, all);
+      vst_first(amax + g, largest);
+    }
+    cols -= whole * static_cast<uint32>(kGroup);
+    for (auto g = whole; g < static_cast<uint16>(groups); ++g) {
+      vdup(largest, T{0}, all);
+      for (int32 r = 0; r < kRegs; ++r) {
         vlds(value, row + (g * kGroup + r * kLanes));
         vand(value, value, abs, plt<T>(cols));
         vmax(largest, largest, value, all);
@@ -236,10 +264,19 @@ TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, Ub<T> pairs, u
     }
   } else {
     constexpr int32 kBlocks = kVectorBytes / kBlockBytes;
+    const auto turns = static_cast<uint16>((cols + kLanes - 1) / kLanes);
     const Ub<T> first = kCells == 1 ? amax : cells;
-    for (uint16 i = 0; i < turns; ++i) {
+    const auto whole = static_cast<uint16>(cols / kLanes);
+    for (uint16 i = 0; i < whole; ++i) {
       vlds(value, row + i * kLanes);
-      vand(value, value, abs, plt<T>(cols));
+      vand(value, value, abs, all);
+      vcgmax(value, value, all);
+      vstu(first + i * kBlocks, value, kBlocks);
+    }
+    const Mask rest = prefix<T>(cols - whole * static_cast<uint32>(kLanes));
+    for (auto i = whole; i < turns; ++i) {
+      vlds(value, row + i * kLanes);
+      vand(value, value, abs, rest);
       vcgmax(value, value, all);
       vstu(first + i * kBlocks, value, kBlocks);
     }
