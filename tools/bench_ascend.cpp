@@ -17,7 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kPorts[] = {32, 16, 64};  // bytes a cycle; the first is the assumption
-constexpr double kTimelineCycles = 20000;
+constexpr double kTimelineCycles = 6000;
 
 struct Result {
   std::string op;

@@ -4,7 +4,7 @@
 // key of every lane stands in register 0. The first lane that has the largest of these holds, of
 // equal keys, the lowest expert: the maximum instruction's own tie rule is the op's. The winner's
 // lane moves up by one register, and the next slot follows. Rows of more than 384 experts go by
-// chunks of 320 behind the best of the chunks before, whose positions, and so whose ties, come
+// chunks of 224 behind the best of the chunks before, whose positions, and so whose ties, come
 // first.
 #pragma once
 
@@ -15,8 +15,10 @@ namespace tilekernels::ascend::topk_gate_kernel {
 
 constexpr int32 kMaxRegs = 6;
 constexpr int32 kWhole = kMaxRegs * kF32Lanes;  // experts of a row that needs no chunks
-constexpr int32 kCarry = kF32Lanes;             // positions of the best so far
-constexpr int32 kChunk = kWhole - kCarry;       // new experts a chunk
+constexpr int32 kChunkRegs = 4;                 // fewest cycles of 1, 2, 4, 6 and 8
+constexpr int32 kCarry = kMaxTopk;              // positions of the best so far
+// New experts of a chunk that takes so many registers
+constexpr int32 chunk_of(int32 regs) { return regs * kF32Lanes - kCarry; }
 constexpr int32 kNoFaultRow = 0x7FFFFFFF;
 constexpr int32 kNotFiniteBits = static_cast<int32>(numerics::kInfBits);
 
@@ -30,7 +32,7 @@ constexpr int64 ub_bytes(const Tile& tile) {
   constexpr int64 kTail = kVectorBytes;
   const int64 scores = tile.stages * (kWhole * 4 + kTail);
   const int64 out = tile.stages * (kVectorBytes + kTail);
-  const int64 keys_and_ids = 2 * (kWhole * 4 + kTail);
+  constexpr int64 keys_and_ids = 2 * ((kCarry + kWhole) * 4 + kTail);
   return scores + out + keys_and_ids + 3 * (kVectorBytes + kTail);
 }
 
@@ -188,7 +190,7 @@ TILEKERNELS_VF void select_row(Ub<float> scores, Ub<uint32> out, Ub<int32> best_
 
 // Nothing is carried before a row's first chunk.
 TILEKERNELS_VF void clear_carry(Ub<int32> keys, Ub<int32> ids) {
-  const Mask all = pset<int32>();
+  const Mask all = prefix<int32>(kCarry);
   Reg<int32> value;
   vdup(value, numerics::kTopkTaken, all);
   vsts(keys, value, all);
@@ -197,6 +199,7 @@ TILEKERNELS_VF void clear_carry(Ub<int32> keys, Ub<int32> ids) {
 }
 
 // The best of those carried and of a chunk's `count` experts, the first of them `first`.
+template <int32 kRegs>
 TILEKERNELS_VF void select_chunk(Ub<float> scores, Ub<int32> keys, Ub<int32> ids, Ub<int32> faults,
                                  uint32 count, int32 first, uint16 num_topk, int32 row) {
   const Mask all = pset<int32>();
@@ -206,7 +209,7 @@ TILEKERNELS_VF void select_chunk(Ub<float> scores, Ub<int32> keys, Ub<int32> ids
     Reg<float> score;
     Reg<int32> key;
     Reg<int32> id;
-    for (uint16 i = 0; i < kChunk / kF32Lanes; ++i) {
+    for (uint16 i = 0; i < kRegs; ++i) {
       const Mask valid = plt<int32>(count);
       vlds(score, scores + i * kF32Lanes);
       make_keys(key, largest, score, valid, all);
@@ -217,13 +220,13 @@ TILEKERNELS_VF void select_chunk(Ub<float> scores, Ub<int32> keys, Ub<int32> ids
     note_fault(faults, largest, row, all);
   }
   mem_bar<Bar::kVstVld>();
-  Reg<int32> dealt_keys[kMaxRegs];
-  Reg<int32> dealt_ids[kMaxRegs];
+  Reg<int32> dealt_keys[kRegs];
+  Reg<int32> dealt_ids[kRegs];
   deal_out(dealt_keys, keys, all);
   deal_out(dealt_ids, ids, all);
   sort_lanes(dealt_keys, dealt_ids, all);
   mem_bar<Bar::kVldVst>();
-  take_best<kMaxRegs, true>(dealt_keys, dealt_ids, ids, keys, num_topk, all);
+  take_best<kRegs, true>(dealt_keys, dealt_ids, ids, keys, num_topk, all);
 }
 
 TILEKERNELS_VF void finish_row(Ub<uint32> out, Ub<int32> ids, uint16 num_topk) {
@@ -290,13 +293,15 @@ TILEKERNELS_CORE void whole_rows(const TopkGateArgs& args, const TopkGateShape& 
       });
 }
 
+template <int32 kRegs>
 TILEKERNELS_CORE void chunked_rows(const TopkGateArgs& args, const TopkGateShape& shape,
                                    const Tile& tile, Ub<int32> faults) {
+  constexpr int64 kChunk = chunk_of(kRegs);
   MutexPool pool;
-  InRing<float> scores(pool, "scores", tile.stages, kChunk);
+  InRing<float> scores(pool, "scores", tile.stages, kRegs * kF32Lanes);
   OutRing<uint32> out(pool, "topk_idx", tile.stages, kF32Lanes);
-  const Ub<int32> keys = ub_alloc<int32>("keys", kWhole);
-  const Ub<int32> ids = ub_alloc<int32>("ids", kWhole);
+  const Ub<int32> keys = ub_alloc<int32>("keys", kCarry + kRegs * kF32Lanes);
+  const Ub<int32> ids = ub_alloc<int32>("ids", kCarry + kRegs * kF32Lanes);
   const auto num_topk = static_cast<uint16>(shape.num_topk);
   const int64 chunks = numerics::ceil_div(shape.num_experts, kChunk);
   const int64 rows =
@@ -315,9 +320,9 @@ TILEKERNELS_CORE void chunked_rows(const TopkGateArgs& args, const TopkGateShape
         const int64 first = item % chunks * kChunk;
         const int64 count = numerics::min_of<int64>(kChunk, shape.num_experts - first);
         if (first == 0) vf_call<clear_carry>("clear_carry", keys, ids);
-        vf_call<select_chunk>("select_chunk", scores.empty(), keys, ids, faults,
-                              static_cast<uint32>(count), static_cast<int32>(first), num_topk,
-                              static_cast<int32>(turn));
+        vf_call<select_chunk<kRegs>>("select_chunk", scores.empty(), keys, ids, faults,
+                                     static_cast<uint32>(count), static_cast<int32>(first),
+                                     num_topk, static_cast<int32>(turn));
         scores.emptied();
         if (first + kChunk < shape.num_experts) return;
         vf_call<finish_row>("finish_row", out.fill(), ids, num_topk);
@@ -353,7 +358,7 @@ TILEKERNELS_CORE void run(const TopkGateArgs& args, const TopkGateShape& shape, 
       whole_rows<6>(args, shape, tile, faults);
       break;
     default:
-      chunked_rows(args, shape, tile, faults);
+      chunked_rows<kChunkRegs>(args, shape, tile, faults);
   }
   report_fault(args, faults);
   barrier_all();
