@@ -16,6 +16,8 @@
 namespace tilekernels {
 namespace {
 
+constexpr const char* kNoNpu =
+    "ascend kernels run on the machine model, which computes on host memory: no NPU is driven";
 constexpr const char* kNoSimd = "this processor has no AVX2: cpu calls run the reference";
 
 DeviceType memory_of(Backend backend) {
@@ -91,6 +93,9 @@ Backend choose_backend(std::string_view op, const Call& call, Device device,
     throw Unsupported(
         message(op, "no " + std::string(name(backend)) +
                         " kernel in this build; available: " + available_kernels(presence)));
+  }
+  if (backend == Backend::kAscend && device.type != DeviceType::kCpu) {
+    throw BackendError(message(op, kNoNpu));
   }
   if (backend == Backend::kCpu && !cpu::has_simd()) {
     if (!forced) return Backend::kReference;

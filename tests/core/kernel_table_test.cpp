@@ -76,6 +76,18 @@ TEST_F(KernelTableTest, AForcedBackendMustComputeOnTheTensorsMemory) {
             "[add] backend must be one that computes on cuda:0 memory, got cpu");
 }
 
+TEST_F(KernelTableTest, TheMachineModelComputesOnHostMemoryOnly) {
+  const KernelTable<Args, Shape> table = {.op = "add", .reference = add, .ascend = add};
+  int sum = 0;
+  Backend ran = Backend::kReference;
+  table.run({.backend = Backend::kAscend, .ran = &ran}, kHost, {&sum, nullptr}, {3});
+  EXPECT_EQ(sum, 3);
+  EXPECT_EQ(ran, Backend::kAscend);
+  EXPECT_EQ(error_of<BackendError>(table, {}, {DeviceType::kAscend, 0}),
+            "[add] ascend kernels run on the machine model, which computes on host memory: no NPU "
+            "is driven");
+}
+
 TEST_F(KernelTableTest, TheLowestFaultyRowIsReported) {
   try {
     kFaulty.run({.backend = Backend::kReference}, kHost, {nullptr, nullptr}, {0});
