@@ -18,4 +18,13 @@ constexpr int32 topk_key(float score) {
   return bit_cast<int32>(bits >> 31 ? bits ^ 0x7FFFFFFFu : bits);
 }
 
+/// The same for a score that is no NaN, and its inverse but for the sign of zero.
+constexpr int32 topk_key_of_number(float score) {
+  const int32 bits = bit_cast<int32>(score + 0.0f);  // -0 becomes +0
+  return bits ^ ((bits >> 31) & 0x7FFFFFFF);
+}
+constexpr float number_of_topk_key(int32 key) {
+  return bit_cast<float>(key ^ ((key >> 31) & 0x7FFFFFFF));
+}
+
 }  // namespace tilekernels::numerics
