@@ -73,6 +73,11 @@ CastKernel cast_blocks;
 namespace cpu {
 CastKernel cast_blocks;
 }
+namespace cuda {
+struct Text;
+void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& launch,
+                 const Text& text);
+}  // namespace cuda
 namespace ascend {
 void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& launch,
                  const char* op);

@@ -14,6 +14,7 @@ constexpr KernelTable<TopkGateArgs, TopkGateShape> kTopkGate = {
     .op = "topk_gate",
     .reference = reference::topk_gate,
     .cpu = cpu::topk_gate,
+    .cuda = cuda::topk_gate,
     .ascend = ascend::topk_gate,
     .faults = {.op_id = kTopkGateId, .not_finite = "scores"},
 };

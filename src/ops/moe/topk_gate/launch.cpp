@@ -2,8 +2,30 @@
 #include "runtime/ascend/launch.h"
 #include "ops/moe/topk_gate/ascend.h"
 #include "ops/moe/topk_gate/op.h"
+#include "ops/moe/topk_gate/tile.h"
+#include "runtime/cuda/launch.h"
 
-namespace tilekernels::ascend {
+namespace tilekernels {
+namespace cuda {
+
+extern const Text topk_gate_text;
+
+void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
+  constexpr int32 kMaxWarps = 8;
+  const TopkGateTile tile{
+      .max_warps = kMaxWarps,
+      .wide = shape.num_experts % 4 == 0 && reinterpret_cast<uint64>(args.scores) % 16 == 0};
+  // A row a block while there are few: every row has a multiprocessor of its own.
+  const bool is_small = args.num_tokens <= 2 * num_sms(topk_gate_text, where);
+  const int64 warps = is_small ? 1 : kMaxWarps;
+  launch(topk_gate_text,
+         {.grid = {numerics::ceil_div(args.num_tokens, warps)}, .block = {32 * warps}}, args, shape,
+         tile, where);
+}
+
+}  // namespace cuda
+
+namespace ascend {
 
 void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch&) {
   using namespace topk_gate_kernel;
@@ -13,4 +35,5 @@ void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launc
          [&](const TopkGateArgs& mine) { run(mine, shape, kTile); });
 }
 
-}  // namespace tilekernels::ascend
+}  // namespace ascend
+}  // namespace tilekernels

@@ -35,6 +35,9 @@ TopkGateKernel topk_gate;
 namespace cpu {
 TopkGateKernel topk_gate;
 }
+namespace cuda {
+TopkGateKernel topk_gate;
+}
 namespace ascend {
 TopkGateKernel topk_gate;
 }

@@ -12,6 +12,7 @@ constexpr KernelTable<CastBackArgs, CastBackShape> kCastBack = {
     .op = "cast_back",
     .reference = reference::cast_back,
     .cpu = cpu::cast_back,
+    .cuda = cuda::cast_back,
     .ascend = ascend::cast_back,
 };
 

@@ -2,8 +2,45 @@
 #include "runtime/ascend/launch.h"
 #include "ops/quant/cast_back/ascend.h"
 #include "ops/quant/cast_back/op.h"
+#include "ops/quant/cast_back/tile.h"
+#include "runtime/cuda/launch.h"
 
-namespace tilekernels::ascend {
+namespace tilekernels {
+namespace cuda {
+
+extern const Text cast_back_text;
+
+namespace {
+
+constexpr int32 kThreads = 128;
+constexpr int32 kManyRows = 4;
+constexpr int64 kBusyThreads = 1024;  // a multiprocessor, beyond which threads may do more each
+
+// Whether every chunk is whole and lies on a multiple of its size.
+bool is_wide(const CastBackArgs& args, const CastBackShape& shape) {
+  const int32 chunk = chunk_of(shape);
+  const auto x_chunk = static_cast<uint64>(chunk / elements_per_unit(shape.x_dtype));
+  const auto pitch = static_cast<uint64>(args.num_tokens == 1 ? 0 : args.x_stride);
+  return shape.hidden % chunk == 0 &&
+         ((reinterpret_cast<uint64>(args.x) | pitch) & (x_chunk - 1)) == 0 &&
+         reinterpret_cast<uint64>(args.out) % 16 == 0;
+}
+
+}  // namespace
+
+void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launch& where) {
+  const int64 chunks = numerics::ceil_div(shape.hidden, chunk_of(shape));
+  const int64 busy = kBusyThreads * num_sms(cast_back_text, where);
+  CastBackTile tile{.threads = kThreads, .rows = 1, .wide = is_wide(args, shape)};
+  if (chunks * args.num_tokens >= kManyRows * busy) tile.rows = kManyRows;
+  const int64 threads = numerics::ceil_div(args.num_tokens, tile.rows) * chunks;
+  launch(cast_back_text, {.grid = {numerics::ceil_div(threads, kThreads)}, .block = {kThreads}},
+         args, shape, tile, where);
+}
+
+}  // namespace cuda
+
+namespace ascend {
 
 void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launch&) {
   using namespace cast_back_kernel;
@@ -13,4 +50,5 @@ void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launc
          [&](const CastBackArgs& mine) { run(mine, shape, tile); });
 }
 
-}  // namespace tilekernels::ascend
+}  // namespace ascend
+}  // namespace tilekernels

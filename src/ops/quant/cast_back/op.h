@@ -37,6 +37,9 @@ CastBackKernel cast_back;
 namespace cpu {
 CastBackKernel cast_back;
 }
+namespace cuda {
+CastBackKernel cast_back;
+}
 namespace ascend {
 CastBackKernel cast_back;
 }

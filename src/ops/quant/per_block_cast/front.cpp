@@ -9,6 +9,7 @@ constexpr CastTable kTable = {
     .op = "per_block_cast",
     .reference = reference::per_block_cast,
     .cpu = cpu::per_block_cast,
+    .cuda = cuda::per_block_cast,
     .ascend = ascend::per_block_cast,
 };
 

@@ -14,6 +14,9 @@ PerBlockCastKernel per_block_cast;
 namespace cpu {
 PerBlockCastKernel per_block_cast;
 }
+namespace cuda {
+PerBlockCastKernel per_block_cast;
+}
 namespace ascend {
 PerBlockCastKernel per_block_cast;
 }

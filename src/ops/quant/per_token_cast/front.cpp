@@ -9,6 +9,7 @@ constexpr CastTable kTable = {
     .op = "per_token_cast",
     .reference = reference::per_token_cast,
     .cpu = cpu::per_token_cast,
+    .cuda = cuda::per_token_cast,
     .ascend = ascend::per_token_cast,
 };
 

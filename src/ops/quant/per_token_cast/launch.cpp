@@ -1,10 +1,23 @@
 // per_token_cast: launch plans of the compiled backends.
 #include "ops/quant/per_token_cast/op.h"
+#include "runtime/cuda/text.h"
 
-namespace tilekernels::ascend {
+namespace tilekernels {
+namespace cuda {
+
+extern const Text per_token_cast_text;
+
+void per_token_cast(const CastArgs& args, const CastShape& shape, const Launch& launch) {
+  cast_blocks(args, shape, launch, per_token_cast_text);
+}
+
+}  // namespace cuda
+
+namespace ascend {
 
 void per_token_cast(const CastArgs& args, const CastShape& shape, const Launch& launch) {
   cast_blocks(args, shape, launch, "per_token_cast");
 }
 
-}  // namespace tilekernels::ascend
+}  // namespace ascend
+}  // namespace tilekernels

@@ -14,6 +14,9 @@ PerTokenCastKernel per_token_cast;
 namespace cpu {
 PerTokenCastKernel per_token_cast;
 }
+namespace cuda {
+PerTokenCastKernel per_token_cast;
+}
 namespace ascend {
 PerTokenCastKernel per_token_cast;
 }

@@ -1,0 +1,13 @@
+// How the CUDA kernel of topk_gate is cut: what its launch and its device text share. Device-safe.
+#pragma once
+
+#include "numerics/types.h"
+
+namespace tilekernels {
+
+struct TopkGateTile {
+  int32 max_warps;  // of a block; each takes one row
+  int32 wide;       // 1: rows are loaded by 16 bytes
+};
+
+}  // namespace tilekernels

@@ -1,0 +1,72 @@
+// The CUDA launch plan of both casts.
+#include "ops/quant/cast_tile.h"
+#include "runtime/cuda/launch.h"
+
+namespace tilekernels::cuda {
+namespace {
+
+using numerics::ceil_div;
+using numerics::max_of;
+using numerics::min_of;
+
+constexpr int32 kThreads = 128;  // of a block, unless one team is more
+constexpr int32 kMaxThreads = 1024;
+// Threads that keep a multiprocessor busy; each takes more rows only when there are more than
+// these.
+constexpr int64 kBusyThreads = 1024;
+constexpr int32 kRegisters = 65536;  // of a multiprocessor
+
+// Whether every chunk is whole and lies on a multiple of its size.
+bool is_wide(const CastArgs& args, const CastShape& shape) {
+  const int32 chunk = chunk_of(shape.x_dtype);
+  const auto x_chunk =
+      static_cast<uint64>(chunk / elements_per_unit(shape.x_dtype) * x_bytes(shape.x_dtype));
+  const auto out_chunk = static_cast<uint64>(chunk / elements_per_unit(shape.fmt));
+  const auto pitch = static_cast<uint64>(args.num_tokens == 1 ? 0 : args.x_pitch_bytes);
+  return shape.hidden % chunk == 0 &&
+         ((reinterpret_cast<uint64>(args.x) | pitch) & (x_chunk - 1)) == 0 &&
+         (reinterpret_cast<uint64>(args.out) & (out_chunk - 1)) == 0;
+}
+
+// Rows a thread: enough loads in flight, few enough registers.
+int32 rows_of_thread(const CastShape& shape, int64 num_chunks, int64 busy) {
+  if (shape.block_rows == 1) {
+    const int32 rows = is_quantized(shape.x_dtype) ? 2 : 4;
+    return num_chunks >= rows * busy ? rows : 1;
+  }
+  const int32 block = shape.block_rows * (shape.block_cols / chunk_of(shape.x_dtype));  // chunks
+  if (num_chunks < busy) return max_of(1, block / kMaxThreads);
+  return max_of(1, min_of(block / 32, max_of(4, block / 512)));
+}
+
+// The fewest registers a thread that hold everything: the fewer, the more threads run.
+int32 registers_of(const CastShape& shape, const CastTile& tile) {
+  const bool quantized = is_quantized(shape.x_dtype);
+  const bool is_heavy = !tile.wide || tile.rows > 4 || shape.sf_kind == numerics::kSfE4M3 ||
+                        (quantized && (shape.fmt != numerics::kDTypeE4M3 ||
+                                       shape.x_block_cols % chunk_of(shape.x_dtype) != 0));
+  if (is_heavy) return 64;
+  return quantized || tile.pack > 1 ? 48 : 40;
+}
+
+}  // namespace
+
+void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& where,
+                 const Text& text) {
+  const int64 chunks = col_blocks(shape) * (shape.block_cols / chunk_of(shape.x_dtype));
+  CastTile tile{};
+  tile.wide = is_wide(args, shape);
+  tile.rows = rows_of_thread(shape, chunks * args.num_tokens, kBusyThreads * num_sms(text, where));
+  tile.pack = shape.mode == kCastGivenSf ? 1 : args.out_sf.map.pack_k;
+  const int32 team = team_of(shape, tile);
+  tile.threads = max_of(kThreads, team);
+  tile.min_blocks = max_of(1, kRegisters / registers_of(shape, tile) / tile.threads);
+  const int64 blocks = row_blocks(args, shape);
+  const int64 team_rows = shape.block_rows == 1 ? ceil_div(blocks, tile.rows) : blocks;
+  launch(text,
+         {.grid = {ceil_div(team_rows * col_blocks(shape) * team, tile.threads)},
+          .block = {tile.threads}},
+         args, shape, tile, where);
+}
+
+}  // namespace tilekernels::cuda
