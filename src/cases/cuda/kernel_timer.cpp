@@ -9,7 +9,7 @@
 #include <mutex>
 #include <type_traits>
 
-#include "runtime/cuda/driver.h"
+#include "runtime/cuda/context.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::cases {
@@ -95,6 +95,11 @@ std::string open_cupti(const char* path) {
   return problem;
 }
 
+// Events and streams are of the context that is current.
+cuda::CurrentContext in_context() {
+  return cuda::CurrentContext("bench", cuda::device_state("bench", 0));
+}
+
 void synchronize() {
   cuda::check(cuda::driver().stream_synchronize(nullptr), "bench", "cuStreamSynchronize");
 }
@@ -109,6 +114,7 @@ class CuptiTimer : public KernelTimer {
 
   std::vector<std::vector<double>> sample(const std::vector<KernelCall>& calls,
                                           const KernelCall& flush, int reps) override {
+    const cuda::CurrentContext current = in_context();
     collect();  // what ran before
     for (int rep = 0; rep < reps; ++rep) {
       for (const KernelCall& call : calls) {
@@ -151,6 +157,7 @@ class EventTimer : public KernelTimer {
     load(events_.create, "cuEventCreate");
     load(events_.record, "cuEventRecord");
     load(events_.elapsed, "cuEventElapsedTime");
+    const cuda::CurrentContext current = in_context();
     cuda::check(events_.create(&start_, 0), "bench", "cuEventCreate");
     cuda::check(events_.create(&end_, 0), "bench", "cuEventCreate");
   }
@@ -159,6 +166,7 @@ class EventTimer : public KernelTimer {
 
   std::vector<std::vector<double>> sample(const std::vector<KernelCall>& calls,
                                           const KernelCall& flush, int reps) override {
+    const cuda::CurrentContext current = in_context();
     std::vector<std::vector<double>> samples(calls.size());
     std::vector<double> empties;
     for (int rep = 0; rep < reps; ++rep) {
