@@ -14,8 +14,8 @@ struct SfMap {
 
   constexpr int64 offset(int64 m, int64 k) const {
     // Shifts: a division of 64 bits takes a GPU a hundred instructions. log2(pack) = pack / 2.
-    return (m >> (pack_m >> 1)) * stride_m + (m & (pack_m - 1)) +
-           (k >> (pack_k >> 1)) * stride_k + (k & (pack_k - 1));
+    return (m >> (pack_m >> 1)) * stride_m + (m & (pack_m - 1)) + (k >> (pack_k >> 1)) * stride_k +
+           (k & (pack_k - 1));
   }
 };
 
