@@ -21,6 +21,7 @@ class Judge {
  public:
   /// The case must outlive the judge.
   explicit Judge(const Case& test) : test_(test) {}
+  const Case& test() const { return test_; }
 
   /// Checks the case on a backend: the error of a bad call; else outputs equal to the reference's
   /// and to the hand-worked ones, bit for bit and over the whole storage, whatever it held before,

@@ -609,9 +609,8 @@ struct Cast {
   Ub<uint32> keep{}, expanded_keep{};
   Ub<float> given_table{};
 
-  bool quantized() const { return is_quantized(shape.x_dtype); }
-  bool is_e2m1() const { return shape.fmt == kDTypeE2M1x2; }
-  bool wide_x() const { return shape.x_dtype == kDTypeF32 || quantized(); }
+  TILEKERNELS_CORE bool quantized() const { return is_quantized(shape.x_dtype); }
+  TILEKERNELS_CORE bool is_e2m1() const { return shape.fmt == kDTypeE2M1x2; }
 
   TILEKERNELS_CORE Cast(const CastArgs& a, const CastShape& s, const Tile& t)
       : args(a),

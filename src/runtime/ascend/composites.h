@@ -2,6 +2,7 @@
 // scaling factors by column, maxima of groups.
 #pragma once
 
+#include "numerics/ids.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend {

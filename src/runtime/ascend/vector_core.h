@@ -235,9 +235,8 @@ enum class StoreDist {
   kPack,   ///< the low half of each active lane, contiguous
   kPack4,  ///< the low byte of each active lane of 32 bits, contiguous
 };
-template <StoreDist kDist = StoreDist::kNorm, class T>
+template <class T>
 void vsts(Ub<T> ub, const Reg<T>& s, const Mask& m) {
-  static_assert(kDist == StoreDist::kNorm, "packed lanes go to a pointer of the packed type");
   model::store(0, lane_bytes(kLaneOf<T>), ub.place, s, m);
 }
 /// Packed stores: P is the type in memory.
