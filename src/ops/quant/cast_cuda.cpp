@@ -10,7 +10,6 @@ using numerics::max_of;
 using numerics::min_of;
 
 constexpr int32 kThreads = 128;  // of a block, unless one team is more
-constexpr int32 kMaxThreads = 1024;
 // Threads that keep a multiprocessor busy; each takes more rows only when there are more than
 // these.
 constexpr int64 kBusyThreads = 1024;
@@ -35,7 +34,6 @@ int32 rows_of_thread(const CastShape& shape, int64 num_chunks, int64 busy) {
     return num_chunks >= rows * busy ? rows : 1;
   }
   const int32 block = shape.block_rows * (shape.block_cols / chunk_of(shape.x_dtype));  // chunks
-  if (num_chunks < busy) return max_of(1, block / kMaxThreads);
   return max_of(1, min_of(block / 32, max_of(4, block / 512)));
 }
 
