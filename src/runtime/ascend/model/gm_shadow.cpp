@@ -69,6 +69,28 @@ void GmShadow::note_read(const void* address, int64 bytes) {
   });
 }
 
+namespace {
+
+// Whether cores touch a byte of the page in common, one of them by writing.
+bool is_shared(const std::vector<GmShadow>& cores, const std::vector<size_t>& of, uint64 number) {
+  if (of.size() < 2) return false;
+  uint64 written[GmShadow::kWords] = {};
+  uint64 read[GmShadow::kWords] = {};
+  uint64 hit = 0;
+  for (size_t core : of) {
+    const GmShadow::Page& page = *cores[core].pages().at(number);
+    for (int64 word = 0; word < GmShadow::kWords; ++word) {
+      hit |=
+          (page.written[word] & (written[word] | read[word])) | (page.read[word] & written[word]);
+      written[word] |= page.written[word];
+      read[word] |= page.read[word];
+    }
+  }
+  return hit != 0;
+}
+
+}  // namespace
+
 CrossCore find_cross_core(const std::vector<GmShadow>& cores) {
   // Who writes a page, so that only shared pages are compared bit by bit.
   std::unordered_map<uint64, std::vector<size_t>> touched;
@@ -77,6 +99,7 @@ CrossCore find_cross_core(const std::vector<GmShadow>& cores) {
   }
   CrossCore worst;
   for (const auto& [number, of] : touched) {
+    if (!is_shared(cores, of, number)) continue;
     for (size_t writer : of) {
       const GmShadow::Page& written = *cores[writer].pages().at(number);
       if (written.last_write == 0) continue;

@@ -298,6 +298,7 @@ struct Mover {
   uint64 poison[2 * kWords] = {};
   void take(const RegBits& s, int32 from, int32 to, int32 width) {
     std::memcpy(bytes + to, s.bytes + from, static_cast<size_t>(width));
+    if (s.poison[from / 64] == 0) return;
     for (int32 i = 0; i < width; ++i) {
       if (bit(s.poison, from + i)) set_bit(poison, to + i);
     }
@@ -1066,7 +1067,13 @@ void convert(Lane to, Lane from, int32 part, Round round, Saturate saturate, Reg
   };
   const auto read = [&](int32 at) {
     uint32 bits = 0;
-    std::memcpy(&bits, s.bytes + at, static_cast<size_t>(from_width));
+    if (from_width == 4) {
+      std::memcpy(&bits, s.bytes + at, 4);
+    } else if (from_width == 2) {
+      std::memcpy(&bits, s.bytes + at, 2);
+    } else {
+      bits = s.bytes[at];
+    }
     return bits;
   };
   if (to == Lane::kE2M1x2) {
@@ -1095,36 +1102,59 @@ void convert(Lane to, Lane from, int32 part, Round round, Saturate saturate, Reg
   const int32 wide = from_width > to_width ? from_width : to_width;
   const int32 from_part = from_width < to_width ? part * from_width : 0;
   const int32 to_part = to_width < from_width ? part * to_width : 0;
-  for (int32 at = 0; at < kVectorBytes; at += wide) {
-    const int32 source = at + from_part;
-    const int32 target = at + to_part;
-    if (!bit(m.bits, source)) continue;
-    if (undefined(source, from_width)) {
-      mark(target, to_width);
-      continue;
+  const bool plain = !any_poison(s) && is_full(m, from_width);
+  const auto convert_lanes = [&](const auto& converted) {
+    for (int32 at = 0; at < kVectorBytes; at += wide) {
+      const int32 source = at + from_part;
+      const int32 target = at + to_part;
+      if (!plain) {
+        if (!bit(m.bits, source)) continue;
+        if (undefined(source, from_width)) {
+          mark(target, to_width);
+          continue;
+        }
+      }
+      const uint32 result = converted(read(source));
+      if (to_width == 4) {
+        std::memcpy(out + target, &result, 4);
+      } else if (to_width == 2) {
+        std::memcpy(out + target, &result, 2);
+      } else {
+        out[target] = static_cast<uint8>(result);
+      }
     }
-    const uint32 bits = read(source);
-    uint32 result = 0;
-    if (from == Lane::kF32) {
-      const auto x = bit_cast<float>(bits);
-      result = to == Lane::kE4M3  ? to_e4m3(x)
-               : to == Lane::kI32 ? static_cast<uint32>(to_i32(round, wanted, x))
-                                  : to_half(to, wanted, x);
-    } else if (from == Lane::kI32) {
-      result = bit_cast<uint32>(static_cast<float>(static_cast<int32>(bits)));
-    } else if (from == Lane::kE4M3) {
-      // Some NaN, of the code's sign: kernels must not rely on its bits.
-      const bool is_nan = (bits & 0x7F) == 0x7F;
-      result = is_nan ? 0x7FC00000u | (bits & 0x80) << 24
-                      : bit_cast<uint32>(numerics::e4m3_to_f32(static_cast<uint8>(bits)));
-    } else {
-      result =
-          bit_cast<uint32>(from == Lane::kBF16 ? numerics::load_bf16(static_cast<uint16>(bits))
-                                               : numerics::load_f16(static_cast<uint16>(bits)));
-    }
-    std::memcpy(out + target, &result, static_cast<size_t>(to_width));
+    put_bytes(d, out, poison);
+  };
+  if (from == Lane::kF32 && to == Lane::kE4M3) {
+    return convert_lanes([](uint32 bits) -> uint32 { return to_e4m3(bit_cast<float>(bits)); });
   }
-  put_bytes(d, out, poison);
+  if (from == Lane::kF32 && to == Lane::kI32) {
+    return convert_lanes([&](uint32 bits) {
+      return static_cast<uint32>(to_i32(round, wanted, bit_cast<float>(bits)));
+    });
+  }
+  if (from == Lane::kF32) {
+    return convert_lanes(
+        [&](uint32 bits) -> uint32 { return to_half(to, wanted, bit_cast<float>(bits)); });
+  }
+  if (from == Lane::kI32) {
+    return convert_lanes(
+        [](uint32 bits) { return bit_cast<uint32>(static_cast<float>(static_cast<int32>(bits))); });
+  }
+  if (from == Lane::kBF16) {
+    return convert_lanes([](uint32 bits) { return bits << 16; });
+  }
+  if (from == Lane::kF16) {
+    return convert_lanes([](uint32 bits) {
+      return bit_cast<uint32>(numerics::load_f16(static_cast<uint16>(bits)));
+    });
+  }
+  convert_lanes([](uint32 bits) {
+    // Some NaN, of the code's sign: kernels must not rely on its bits.
+    const bool is_nan = (bits & 0x7F) == 0x7F;
+    return is_nan ? 0x7FC00000u | (bits & 0x80) << 24
+                  : bit_cast<uint32>(numerics::e4m3_to_f32(static_cast<uint8>(bits)));
+  });
 }
 
 // ------------------------------ core code
