@@ -61,7 +61,7 @@ std::string ascend_timeline(const AscendCost& cost, double max_cycles) {
   add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
       "font-family=\"sans-serif\" font-size=\"12\">\n",
       kLeft + kWidth + 20, kTop + 3 * kRow + 40);
-  add("<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n");
+  svg += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
   add("<text x=\"8\" y=\"18\" font-size=\"14\">%s, core 0 of %lld: %.0f cycles, %s busy %.0f %%"
       "</text>\n",
       cost.kernel.c_str(), static_cast<long long>(cost.num_cores), cost.cycles,
