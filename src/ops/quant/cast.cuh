@@ -318,7 +318,7 @@ inline void scale_blocks(const CastArgs& args, const CastPlace& place, const uin
 // Only scales computed from data, and not rounded to e4m3, keep scaled elements in range; they are
 // positive, too.
 constexpr bool kIsOpen = kIsGiven || kIsQuantized || kIsE4M3Sf;
-// Products with a power of two are exact in bf16.
+// Products with a power of two are exact in bf16, or too small for any code but 0.
 constexpr bool kIsPacked = kIsE2M1 && !kIsOpen && kShape.x_dtype == numerics::kDTypeBF16 &&
                            kShape.sf_kind != numerics::kSfF32;
 

@@ -10,8 +10,8 @@ using numerics::max_of;
 using numerics::min_of;
 
 constexpr int32 kThreads = 128;  // of a block, unless one team is more
-// Threads that keep a multiprocessor busy; each takes more rows only when there are more than
-// these.
+// Threads that keep a multiprocessor busy; with scaling blocks of one row each takes more rows only
+// when there are more threads than these.
 constexpr int64 kBusyThreads = 1024;
 constexpr int32 kRegisters = 65536;  // of a multiprocessor
 

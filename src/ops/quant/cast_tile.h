@@ -15,6 +15,7 @@ struct CastTile {
   int32 min_blocks;  // that a multiprocessor has room for: a bound on registers
 };
 
+/// Bytes of an element of x, or of a pair of e2m1.
 constexpr int32 x_bytes(int32 x_dtype) {
   return x_dtype == numerics::kDTypeF32 ? 4 : is_quantized(x_dtype) ? 1 : 2;
 }
@@ -29,6 +30,7 @@ constexpr int32 row_step(const CastShape& shape, const CastTile& tile) {
   return shape.block_rows == 1 ? 1 : shape.block_rows / tile.rows;
 }
 
+/// Threads of a team, a power of two.
 constexpr int32 team_of(const CastShape& shape, const CastTile& tile) {
   return shape.block_cols / chunk_of(shape.x_dtype) * row_step(shape, tile);
 }

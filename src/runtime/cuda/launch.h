@@ -3,8 +3,9 @@
 //   extern const Text topk_gate_text;  // embedded from cuda.cuh
 //
 //   void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
-//     constexpr TopkGateTile kTile{.rows = 4};
-//     const Plan plan{.grid = {numerics::ceil_div(args.num_tokens, kTile.rows)}, .block = {128}};
+//     constexpr TopkGateTile kTile{.max_warps = 8, .wide = 0};
+//     const int64 blocks = numerics::ceil_div(args.num_tokens, kTile.max_warps);
+//     const Plan plan{.grid = {blocks}, .block = {32 * kTile.max_warps}};
 //     launch(topk_gate_text, plan, args, shape, kTile, where);
 //   }
 #pragma once
@@ -33,7 +34,7 @@ struct Plan {
   int64_t shared_bytes = 0;  ///< dynamic
 };
 
-/// Multiprocessors of the device, for persistent grids.
+/// Multiprocessors of the device: how much work keeps it busy. Under a `CompileOnly` an H200's.
 int num_sms(const Text& text, const Launch& where);
 
 /// For a kernel without tile constants.

@@ -12,6 +12,7 @@ struct CastBackTile {
   int32 wide;  // 1: every chunk is whole and aligned; 0: element by element
 };
 
+/// Bytes of an element of out.
 constexpr int32 out_bytes(int32 out_dtype) { return out_dtype == numerics::kDTypeF32 ? 4 : 2; }
 
 /// Elements of a chunk.

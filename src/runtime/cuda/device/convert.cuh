@@ -7,6 +7,7 @@
 
 namespace tilekernels::device {
 
+/// Neighbours; the even one is the lower half of their word.
 struct Pair {
   float even;
   float odd;
@@ -55,12 +56,14 @@ inline uint32 narrow_e4m3x4(const float* x) {
   return narrow_e4m3x2(x[0], x[1]) | narrow_e4m3x2(x[2], x[3]) << 16;
 }
 
+/// Two bf16, the even one in the lower half.
 inline uint32 narrow_bf16x2(float even, float odd) {
   uint32 pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(odd), "f"(even));
   return pair;
 }
 
+/// Two f16, the even one in the lower half.
 inline uint32 narrow_f16x2(float even, float odd) {
   uint32 pair;
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(odd), "f"(even));
@@ -91,7 +94,8 @@ inline uint32 narrow_e2m1x8(const float* magnitudes, const float* signs) {
 }
 
 /// Eight e2m1 codes of eight bf16 times a power of two, whose products are <= 6. The products are
-/// exact in bf16; rounding as above, two at once.
+/// exact in bf16, but for those that are too small for any code but 0; rounding as above, two at
+/// once.
 inline uint32 narrow_bf16_to_e2m1x8(const uint32* x, float power) {
   const uint32 factor = __byte_perm(numerics::bit_cast<uint32>(power), 0, 0x3232);
   uint32 bytes[4];  // two codes each

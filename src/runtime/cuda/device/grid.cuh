@@ -5,8 +5,9 @@
 
 namespace tilekernels::device {
 
-/// First statement of every kernel: under programmatic dependent launch the predecessor may still
-/// be running until here. The next kernel may start at once, since it waits in the same way.
+/// Stands before every access to memory: under programmatic dependent launch the predecessor may
+/// still be running until here. The next kernel may start at once, since it waits in the same way.
+/// A thread that touches no memory may return without.
 inline void wait_for_predecessor() {
 #if TILEKERNELS_PDL
   asm volatile("griddepcontrol.wait;" ::: "memory");

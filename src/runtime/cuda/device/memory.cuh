@@ -5,7 +5,7 @@
 
 namespace tilekernels::device {
 
-/// kBytes (1, 2 or a multiple of 4) in 32-bit words, lowest first.
+/// kBytes (2 or a multiple of 4) in 32-bit words, lowest first.
 template <int32 kBytes>
 struct Words {
   static constexpr int32 kCount = (kBytes + 3) / 4;
@@ -70,6 +70,8 @@ inline Words<kBytes> load_units(const void* from, int32 count) {
   return to;
 }
 
+/// Writes the first `count` units of kUnit bytes (1, 2 or 4), at most all, to any address that a
+/// unit may have.
 template <int32 kBytes, int32 kUnit>
 inline void store_units(void* to, const Words<kBytes>& from, int32 count) {
   for (int32 i = 0; i < kBytes / kUnit; ++i) {

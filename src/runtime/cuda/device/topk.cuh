@@ -12,6 +12,7 @@ inline uint64 ranking(int32 topk_key, uint32 index) {
   return static_cast<uint64>(key) << 32 | ~index;
 }
 
+/// The index in a ranking.
 inline uint32 ranked_index(uint64 ranking) { return ~static_cast<uint32>(ranking); }
 
 /// The maximum over the warp.

@@ -1,4 +1,4 @@
-// Reductions and votes over the lanes of a warp. Every lane of the warp takes part in each call.
+// Maxima over groups of lanes of a warp. Every lane of the warp takes part in each reduction.
 #pragma once
 
 #include "numerics/types.h"
@@ -8,6 +8,7 @@ namespace tilekernels::device {
 constexpr int32 kWarpLanes = 32;
 constexpr uint32 kAllLanes = 0xFFFFFFFF;
 
+/// The lane of this thread; blocks have one dimension.
 inline uint32 lane_id() { return threadIdx.x % kWarpLanes; }
 
 /// The larger halves of two pairs of 16-bit numbers.
