@@ -4,10 +4,12 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <type_traits>
+#include <utility>
 
 #include "runtime/cuda/context.h"
 #include "tilekernels/error.h"

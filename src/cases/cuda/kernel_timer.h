@@ -1,6 +1,8 @@
 // Device time of kernels: by CUPTI where it is found, else by events.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
