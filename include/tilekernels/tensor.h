@@ -33,8 +33,16 @@ enum class DType : int32_t {
 };
 inline constexpr int kNumDTypes = 14;
 
+/// Throws std::invalid_argument for a number that no `DType` has.
+[[noreturn]] void refuse_dtype(DType dtype);
+
 /// Bytes of one element (of one byte pair for `kE2M1x2`).
-int64_t size_bytes(DType dtype);
+inline int64_t size_bytes(DType dtype) {
+  constexpr int8_t kSizes[kNumDTypes] = {4, 2, 2, 1, 1, 1, 1, 1, 2, 4, 8, 1, 4, 1};
+  const auto i = static_cast<size_t>(dtype);
+  if (i >= kNumDTypes) refuse_dtype(dtype);
+  return kSizes[i];
+}
 
 /// The field's short name: "f32", "bf16", "e4m3", "e2m1", "i64", …
 std::string_view name(DType dtype);
@@ -47,7 +55,10 @@ class Dims {
   Dims() = default;
   /// Errors: std::invalid_argument when there are more than `kMaxRank` values.
   Dims(std::initializer_list<int64_t> values) : Dims(values.begin(), values.size()) {}
-  Dims(const int64_t* values, size_t count);
+  Dims(const int64_t* values, size_t count) : size_(static_cast<int>(count)) {
+    if (count > kMaxRank) refuse_rank(static_cast<int64_t>(count));
+    for (size_t i = 0; i < count; ++i) values_[i] = values[i];
+  }
 
   int size() const { return size_; }
   int64_t operator[](int i) const { return values_[static_cast<size_t>(i)]; }
@@ -55,9 +66,17 @@ class Dims {
   const int64_t* begin() const { return values_.data(); }
   const int64_t* end() const { return values_.data() + size_; }
   void push_back(int64_t value);
-  friend bool operator==(const Dims& a, const Dims& b);
+  friend bool operator==(const Dims& a, const Dims& b) {
+    if (a.size_ != b.size_) return false;
+    for (int i = 0; i < a.size_; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
+  }
 
  private:
+  [[noreturn]] static void refuse_rank(int64_t rank);
+
   std::array<int64_t, kMaxRank> values_{};
   int size_ = 0;
 };
@@ -82,6 +101,13 @@ struct TensorSpec {
   int64_t size(int dim) const { return shape[dim]; }
   int64_t stride(int dim) const { return strides[dim]; }
   int64_t numel() const;
+  /// Whether `numel()` is 0.
+  bool is_empty() const {
+    for (int64_t extent : shape) {
+      if (extent == 0) return true;
+    }
+    return false;
+  }
   /// Row-major contiguous; the strides of dimensions of size 1 do not matter.
   bool is_contiguous() const;
   /// Bytes from the first element to the end of the last one, 0 when empty.

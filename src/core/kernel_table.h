@@ -41,14 +41,14 @@ void remember_faults(const char* op, const FaultNames& faults);
 /// The kernels of an op; an empty slot is a missing kernel and gives one uniform error.
 template <class Args, class Shape>
 struct KernelTable {
-  const char* op;
+  std::string_view op;  ///< a literal: devices report faults long after the call
   Kernel<Args, Shape>* reference = nullptr;
   Kernel<Args, Shape>* cpu = nullptr;
   Kernel<Args, Shape>* cuda = nullptr;
   Kernel<Args, Shape>* ascend = nullptr;
   FaultNames faults{};
 
-  void run(const Call& call, Device device, Args args, const Shape& shape) const {
+  void run(const Call& call, Device device, Args&& args, const Shape& shape) const {
     Kernel<Args, Shape>* const kernels[kNumBackends] = {reference, cpu, cuda, ascend};
     const KernelPresence presence{{kernels[0] != nullptr, kernels[1] != nullptr,
                                    kernels[2] != nullptr, kernels[3] != nullptr}};
@@ -58,7 +58,7 @@ struct KernelTable {
     // The cuda launch replaces the pointer by the device's own word.
     if constexpr (requires { args.fault; }) {
       args.fault = &word;
-      if (backend == Backend::kCuda) remember_faults(op, faults);
+      if (backend == Backend::kCuda) remember_faults(op.data(), faults);
     }
     if (backend == Backend::kReference) {
       // The cpu kernels' thread loop does the same for them.

@@ -15,28 +15,15 @@
 namespace tilekernels {
 namespace {
 
-struct DTypeFacts {
-  std::string_view name;
-  int64_t size_bytes;
-};
-
-constexpr DTypeFacts kDTypes[kNumDTypes] = {
-    {"f32", 4}, {"f16", 2}, {"bf16", 2}, {"e4m3", 1}, {"e5m2", 1}, {"e8m0", 1}, {"e2m1", 1},
-    {"i8", 1},  {"i16", 2}, {"i32", 4},  {"i64", 8},  {"u8", 1},   {"u32", 4},  {"bool", 1},
+constexpr std::string_view kDTypeNames[kNumDTypes] = {
+    "f32", "f16", "bf16", "e4m3", "e5m2", "e8m0", "e2m1",
+    "i8",  "i16", "i32",  "i64",  "u8",   "u32",  "bool",
 };
 
 // a · b, or the largest number when that is more: such a tensor is refused by the first check.
 int64_t product(int64_t a, int64_t b) {
   int64_t result;
   return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<int64_t>::max() : result;
-}
-
-const DTypeFacts& facts(DType dtype) {
-  const auto i = static_cast<size_t>(dtype);
-  if (i >= kNumDTypes) {
-    throw std::invalid_argument(message("tensor", "dtype", "must be a DType", int64_t(dtype)));
-  }
-  return kDTypes[i];
 }
 
 constexpr std::string_view kDeviceNames[] = {"cpu", "cuda", "ascend"};
@@ -62,28 +49,23 @@ class DefaultAllocator : public Allocator {
 
 }  // namespace
 
-int64_t size_bytes(DType dtype) { return facts(dtype).size_bytes; }
+void refuse_dtype(DType dtype) {
+  throw std::invalid_argument(message("tensor", "dtype", "must be a DType", int64_t(dtype)));
+}
 
-std::string_view name(DType dtype) { return facts(dtype).name; }
+std::string_view name(DType dtype) {
+  const auto i = static_cast<size_t>(dtype);
+  if (i >= kNumDTypes) refuse_dtype(dtype);
+  return kDTypeNames[i];
+}
 
-Dims::Dims(const int64_t* values, size_t count) {
-  if (count > kMaxRank) {
-    throw std::invalid_argument(
-        message("tensor", "rank", "must be at most 8", static_cast<int64_t>(count)));
-  }
-  std::copy_n(values, count, values_.begin());
-  size_ = static_cast<int>(count);
+void Dims::refuse_rank(int64_t rank) {
+  throw std::invalid_argument(message("tensor", "rank", "must be at most 8", rank));
 }
 
 void Dims::push_back(int64_t value) {
-  if (size_ == kMaxRank) {
-    throw std::invalid_argument(message("tensor", "rank", "must be at most 8", size_ + 1));
-  }
+  if (size_ == kMaxRank) refuse_rank(size_ + 1);
   values_[static_cast<size_t>(size_++)] = value;
-}
-
-bool operator==(const Dims& a, const Dims& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
 
 TensorSpec::TensorSpec(const Dims& shape_in, DType dtype_in, Device device_in)
@@ -105,7 +87,7 @@ int64_t TensorSpec::numel() const {
 }
 
 bool TensorSpec::is_contiguous() const {
-  if (numel() == 0) return true;
+  if (is_empty()) return true;
   int64_t stride = 1;
   for (int i = rank() - 1; i >= 0; --i) {
     if (shape[i] != 1 && strides[i] != stride) return false;
@@ -115,14 +97,14 @@ bool TensorSpec::is_contiguous() const {
 }
 
 int64_t TensorSpec::span_bytes() const {
-  if (numel() == 0) return 0;
+  if (is_empty()) return 0;  // the strides of an empty tensor may be anything
   int64_t last = 0;
   for (int i = 0; i < rank(); ++i) last += (shape[i] - 1) * strides[i];
   return (last + 1) * size_bytes(dtype);
 }
 
 int64_t TensorSpec::storage_bytes() const {
-  if (numel() == 0) return 0;
+  if (is_empty()) return 0;
   int64_t elements = 1;
   for (int i = 0; i < rank(); ++i) elements = std::max(elements, shape[i] * strides[i]);
   return elements * size_bytes(dtype);
@@ -130,7 +112,7 @@ int64_t TensorSpec::storage_bytes() const {
 
 bool matches(const TensorSpec& a, const TensorSpec& b) {
   if (a.dtype != b.dtype || a.device != b.device || !(a.shape == b.shape)) return false;
-  if (a.numel() == 0) return true;
+  if (a.is_empty()) return true;
   for (int i = 0; i < a.rank(); ++i) {
     if (a.shape[i] != 1 && a.strides[i] != b.strides[i]) return false;
   }
@@ -189,7 +171,7 @@ void copy(const TensorView& to, const TensorView& from, Stream stream) {
     throw std::invalid_argument(
         message("copy", "to", "must be " + to_string(expected), to_string(to)));
   }
-  if (from.numel() == 0) return;
+  if (from.is_empty()) return;
   for (const TensorView* view : {&to, &from}) {
     const char* argument = view == &to ? "to" : "from";
     if (view->data == nullptr) {

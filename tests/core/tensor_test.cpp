@@ -26,6 +26,7 @@ TEST(TensorSpec, RowMajorStrides) {
   const TensorSpec spec({2, 3, 4}, DType::kBF16);
   EXPECT_EQ(spec.strides, Dims({12, 4, 1}));
   EXPECT_EQ(spec.numel(), 24);
+  EXPECT_FALSE(spec.is_empty());
   EXPECT_EQ(spec.span_bytes(), 48);
   EXPECT_EQ(spec.storage_bytes(), 48);
   EXPECT_TRUE(spec.is_contiguous());
@@ -34,6 +35,7 @@ TEST(TensorSpec, RowMajorStrides) {
 TEST(TensorSpec, EmptyTensorsOccupyNothing) {
   const TensorSpec spec({0, 7}, DType::kF32);
   EXPECT_EQ(spec.numel(), 0);
+  EXPECT_TRUE(spec.is_empty());
   EXPECT_EQ(spec.span_bytes(), 0);
   EXPECT_EQ(spec.storage_bytes(), 0);
   EXPECT_TRUE(spec.is_contiguous());
@@ -67,6 +69,10 @@ TEST(TensorSpec, HugeShapesSaturateInsteadOfOverflowing) {
                std::invalid_argument);
   EXPECT_NO_THROW(Check("test").rows("x", {{1, 2}, {kMax, 1}, DType::kF32}));
   EXPECT_EQ(TensorSpec({0, kMax, kMax}, DType::kF32).numel(), 0);
+  const TensorSpec empty({kMax, kMax, 0}, {kMax, kMax, kMax}, DType::kF32);
+  EXPECT_TRUE(empty.is_empty());
+  EXPECT_EQ(empty.span_bytes(), 0);
+  EXPECT_EQ(empty.storage_bytes(), 0);
 }
 
 TEST(Copy, RefusesWhatItCannotCopy) {

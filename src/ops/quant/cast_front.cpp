@@ -2,6 +2,7 @@
 #include "ops/quant/cast_front.h"
 
 #include <limits>
+#include <utility>
 
 #include "core/settings.h"
 #include "ops/quant/checks.h"
@@ -32,52 +33,52 @@ SfRead read_given_sf(const Check& check, const TensorView& sf, const TensorSpec&
 }
 
 // Checks the outputs and runs. `data` and `sf` are null where the form does not have them.
-void run_cast(const CastTable& table, const CastCall& cast, CastPlan plan, const TensorView* data,
+void run_cast(const CastTable& table, const CastCall& cast, CastPlan&& plan, const TensorView* data,
               const TensorView* sf, const Call& call) {
   const Check check(table.op);
-  struct Named {
-    const char* name;
-    const TensorView* view;
+  const std::string_view data_name = sf != nullptr ? "out.data" : "out";
+  const std::string_view sf_name = data != nullptr ? "out.sf" : "out_sf";
+  ByteRange data_bytes;
+  ByteRange sf_bytes;
+  if (data != nullptr) {
+    check.matches(data_name, *data, plan.data);
+    data_bytes = bytes_written(*data);
+  }
+  if (sf != nullptr) {
+    check.matches(sf_name, *sf, plan.sf);
+    sf_bytes = bytes_written(*sf);
+  }
+  const auto check_input = [&](std::string_view name, const TensorView& input) {
+    check.memory(name, input);
+    const ByteRange read = bytes_read(input);
+    check.disjoint(data_name, data_bytes, name, read).disjoint(sf_name, sf_bytes, name, read);
   };
-  const Named inputs[] = {{"x", &cast.x},
-                          {"x.sf", cast.x_sf ? &*cast.x_sf : nullptr},
-                          {"sf", cast.given_sf ? &*cast.given_sf : nullptr}};
-  const Named outputs[] = {{sf != nullptr ? "out.data" : "out", data},
-                           {data != nullptr ? "out.sf" : "out_sf", sf}};
-  for (const Named& output : outputs) {
-    if (output.view == nullptr) continue;
-    check.matches(output.name, *output.view, output.view == data ? plan.data : plan.sf);
+  check_input("x", cast.x);
+  if (cast.x_sf != nullptr) check_input("x.sf", *cast.x_sf);
+  if (cast.given_sf != nullptr) check_input("sf", *cast.given_sf);
+  if (data != nullptr && sf != nullptr) {
+    check.disjoint(sf_name, sf_bytes, data_name, bytes_read(*data));
   }
-  for (const Named& input : inputs) {
-    if (input.view == nullptr) continue;
-    check.memory(input.name, *input.view);
-    for (const Named& output : outputs) {
-      if (output.view != nullptr) {
-        check.disjoint(output.name, *output.view, input.name, *input.view);
-      }
-    }
-  }
-  if (data != nullptr && sf != nullptr) check.disjoint("out.sf", *sf, "out.data", *data);
-  if (plan.data.numel() == 0) return;
+  if (plan.data.is_empty()) return;
   if (data != nullptr) plan.args.out = bytes<uint8>(*data);
   if (sf != nullptr) plan.args.out_sf.base = bytes<uint8>(*sf);
-  table.run(call, cast.x.device, plan.args, plan.shape);
+  table.run(call, cast.x.device, std::move(plan.args), plan.shape);
 }
 
 }  // namespace
 
 CastPlan plan_cast(const Check& check, const CastCall& cast) {
   const TensorView& x = cast.x;
-  CastPlan plan{};
+  CastPlan plan;
   CastShape& shape = plan.shape;
   CastArgs& args = plan.args;
-  check.dtype("fmt", TensorSpec({}, cast.fmt), {DType::kE4M3, DType::kE2M1x2});
+  check.dtype("fmt", cast.fmt, {DType::kE4M3, DType::kE2M1x2});
   shape.x_dtype = static_cast<int32_t>(x.dtype);
   shape.fmt = static_cast<int32_t>(cast.fmt);
   shape.block_rows = cast.block.rows;
   shape.block_cols = cast.block.cols;
-  if (cast.x_sf) {
-    const QuantSource source = check_quant_source(check, {x, *cast.x_sf}, cast.source);
+  if (cast.x_sf != nullptr) {
+    const QuantSource source = check_quant_source(check, x, *cast.x_sf, cast.source);
     const int cols = cast.source.block.cols;
     if (cols % cast.block.cols != 0 && cast.block.cols % cols != 0) {
       check.fail("x_sf.block.cols",
@@ -101,7 +102,7 @@ CastPlan plan_cast(const Check& check, const CastCall& cast) {
   plan.data = {{x.size(0), shape.hidden / elements_per_unit(shape.fmt)}, cast.fmt, x.device};
   const int64_t rows = row_blocks(args, shape);
   const int64_t cols = col_blocks(shape);
-  if (cast.given_sf) {
+  if (cast.given_sf != nullptr) {
     shape.mode = kCastGivenSf;
     shape.sf_kind = cast.given_sf->dtype == DType::kE4M3 ? numerics::kSfE4M3 : numerics::kSfF32;
     args.given_sf = read_given_sf(check, *cast.given_sf, x, rows, cols);
@@ -112,11 +113,9 @@ CastPlan plan_cast(const Check& check, const CastCall& cast) {
                 "must be kRow, kCol, kRowPacked or kColPacked", "kTokenPacked");
   shape.mode = cast.sf_only ? kCastSfOnly : kCastAll;
   shape.sf_kind = static_cast<int32_t>(format.kind);
-  plan.sf = checked_sf_spec(check, format, rows, cols, x.device);
-  const numerics::SfStorage storage =
-      numerics::sf_storage(shape.sf_kind, static_cast<int32_t>(format.layout),
-                           resolved_pitch(format.pitch, x.device), rows, cols);
-  args.out_sf = {nullptr, storage.map, storage.padded_m, storage.padded_k};
+  const SfBuffer buffer = checked_sf_buffer(check, format, rows, cols, x.device);
+  plan.sf = buffer.spec;
+  args.out_sf = {nullptr, buffer.storage.map, buffer.storage.padded_m, buffer.storage.padded_k};
   args.amax_clamp = amax_clamp_or_default(check.op().data(), cast.options.amax_clamp, cast.fmt,
                                           format.kind == SfKind::kE4M3);
   return plan;
@@ -132,11 +131,11 @@ void CastOp::run(const CastCall& cast, const QuantView& out, const Call& call) c
 }
 
 QuantTensor CastOp::allocate_and_run(const CastCall& cast, const Call& call) const {
-  const CastPlan checked = plan(cast);
+  CastPlan checked = plan(cast);
   std::vector<Tensor> out = call.allocate({checked.data, checked.sf});
   const QuantTensor result{std::move(out[0]), std::move(out[1])};
   const QuantView views = result;
-  run_cast(table, cast, checked, &views.data, &views.sf, call);
+  run_cast(table, cast, std::move(checked), &views.data, &views.sf, call);
   return result;
 }
 

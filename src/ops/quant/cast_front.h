@@ -1,8 +1,6 @@
 // The front of both casts: one plan made by all checks, whatever the form of the call.
 #pragma once
 
-#include <optional>
-
 #include "core/check.h"
 #include "core/kernel_table.h"
 #include "ops/quant/cast.h"
@@ -10,25 +8,26 @@
 
 namespace tilekernels {
 
-/// What a caller gave, in any form of a cast. Tensors of `_spec` forms have no memory; forms with
-/// one result return the scaling factors if `sf_only`, else (under given ones) the codes.
+/// What a caller gave, in any form of a cast; his tensors are only pointed to. Those of `_spec`
+/// forms have no memory; forms with one result return the scaling factors if `sf_only`, else (under
+/// given ones) the codes.
 struct CastCall {
-  TensorView x;
-  std::optional<TensorView> x_sf{};  ///< of a quantized x, read as `source` says
+  const TensorView& x;
+  const TensorView* x_sf = nullptr;  ///< of a quantized x, read as `source` says
   SfSource source{};
   DType fmt;
   BlockSize block;
   bool sf_only = false;
-  std::optional<TensorView> given_sf{};
+  const TensorView* given_sf = nullptr;
   CastOptions options{};
 };
 
 /// A checked call: its constants and what its results must be.
 struct CastPlan {
-  CastShape shape;
+  CastShape shape{};
   TensorSpec data;  ///< unless sf_only
   TensorSpec sf;    ///< unless the scaling factors are given
-  CastArgs args;    ///< all but the outputs
+  CastArgs args{};  ///< all but the outputs
 };
 
 using CastTable = KernelTable<CastArgs, CastShape>;
@@ -59,7 +58,7 @@ inline CastCall plain_call(const TensorView& x, DType fmt, BlockSize block,
 }
 inline CastCall quantized_call(const TensorView& x, const TensorView& x_sf, const SfSource& source,
                                DType fmt, BlockSize block, const CastOptions& options) {
-  return {.x = x, .x_sf = x_sf, .source = source, .fmt = fmt, .block = block, .options = options};
+  return {.x = x, .x_sf = &x_sf, .source = source, .fmt = fmt, .block = block, .options = options};
 }
 inline CastCall sf_only_call(const TensorView& x, DType fmt, BlockSize block,
                              const CastOptions& options) {
@@ -67,7 +66,7 @@ inline CastCall sf_only_call(const TensorView& x, DType fmt, BlockSize block,
 }
 inline CastCall given_sf_call(const TensorView& x, DType fmt, BlockSize block,
                               const TensorView& sf) {
-  return {.x = x, .fmt = fmt, .block = block, .given_sf = sf};
+  return {.x = x, .fmt = fmt, .block = block, .given_sf = &sf};
 }
 
 }  // namespace tilekernels

@@ -38,7 +38,7 @@ void check_sf_strides(const Check& check, std::string_view argument, const Tenso
     check.rows(argument, sf);
     return;
   }
-  if (sf.numel() == 0) return;
+  if (sf.is_empty()) return;
   const bool rows_ok = sf.size(0) == 1 || sf.stride(0) == 1;
   const bool cols_ok = sf.size(1) == 1 || sf.stride(1) >= sf.size(0);
   if (!rows_ok || !cols_ok) {
@@ -51,14 +51,15 @@ void check_sf_strides(const Check& check, std::string_view argument, const Tenso
   if (sf.size(1) > 1) check.span(argument, sf, sf.size(1), sf.stride(1));
 }
 
-}  // namespace
-
+// kSfPitchCuda or kSfPitchAscend.
 int32_t resolved_pitch(SfPitch pitch, Device device) {
   if (pitch != SfPitch::kDevice) return static_cast<int32_t>(pitch);
   return device.type == DeviceType::kAscend ? numerics::kSfPitchAscend : numerics::kSfPitchCuda;
 }
 
-TensorSpec checked_sf_spec(const Check& check, const SfFormat& format, int64_t num_row_blocks,
+}  // namespace
+
+SfBuffer checked_sf_buffer(const Check& check, const SfFormat& format, int64_t num_row_blocks,
                            int64_t num_col_blocks, Device device) {
   const auto kind = static_cast<int32_t>(format.kind);
   const auto layout = static_cast<int32_t>(format.layout);
@@ -71,26 +72,27 @@ TensorSpec checked_sf_spec(const Check& check, const SfFormat& format, int64_t n
                    std::string(kKindNames[static_cast<size_t>(kind)]),
                kLayoutNames[static_cast<size_t>(layout)]);
   }
-  check.rank("sf", TensorSpec({num_row_blocks, num_col_blocks}, {num_col_blocks, 1}, DType::kF32),
-             2);
+  check.extents("sf", {num_row_blocks, num_col_blocks});
   const int32_t pitch = resolved_pitch(format.pitch, device);
   const numerics::SfStorage storage =
       numerics::sf_storage(kind, layout, pitch, num_row_blocks, num_col_blocks);
-  return {{storage.rows, storage.cols},
-          {storage.row_stride, storage.col_stride},
-          sf_dtype(kind, layout, pitch),
-          device};
+  return {storage,
+          {{storage.rows, storage.cols},
+           {storage.row_stride, storage.col_stride},
+           sf_dtype(kind, layout, pitch),
+           device}};
 }
 
 TensorSpec sf_spec(const SfFormat& format, int64_t num_row_blocks, int64_t num_col_blocks,
                    Device device) {
-  return checked_sf_spec(Check("sf_spec"), format, num_row_blocks, num_col_blocks, device);
+  return checked_sf_buffer(Check("sf_spec"), format, num_row_blocks, num_col_blocks, device).spec;
 }
 
-QuantSource check_quant_source(const Check& check, const QuantSpec& x, const SfSource& x_sf) {
-  check.rows("x", x.data);
-  check.dtype("x", x.data, {DType::kE4M3, DType::kE2M1x2});
-  const int64_t hidden = x.data.size(1) * elements_per_unit(static_cast<int32_t>(x.data.dtype));
+QuantSource check_quant_source(const Check& check, const TensorSpec& data, const TensorSpec& sf,
+                               const SfSource& x_sf) {
+  check.rows("x", data);
+  check.dtype("x", data, {DType::kE4M3, DType::kE2M1x2});
+  const int64_t hidden = data.size(1) * elements_per_unit(static_cast<int32_t>(data.dtype));
   check.range("hidden", hidden, 0, kMaxExtent);
   check.range("x_sf.block.rows", x_sf.block.rows, 1, kMaxExtent);
   check.range("x_sf.block.cols", x_sf.block.cols, 1, kMaxExtent);
@@ -101,21 +103,20 @@ QuantSource check_quant_source(const Check& check, const QuantSpec& x, const SfS
                   x_sf.block.cols);
   }
   if (numerics::is_packed(layout)) {
-    check.dtype("x.sf", x.sf, {DType::kI32, DType::kI16});
+    check.dtype("x.sf", sf, {DType::kI32, DType::kI16});
   } else {
-    check.dtype("x.sf", x.sf, {DType::kF32, DType::kE4M3, DType::kE8M0});
+    check.dtype("x.sf", sf, {DType::kF32, DType::kE4M3, DType::kE8M0});
   }
-  const int32_t kind = kind_of(x.sf.dtype);
-  const int32_t pitch =
-      x.sf.dtype == DType::kI16 ? numerics::kSfPitchAscend : numerics::kSfPitchCuda;
+  const int32_t kind = kind_of(sf.dtype);
+  const int32_t pitch = sf.dtype == DType::kI16 ? numerics::kSfPitchAscend : numerics::kSfPitchCuda;
   const numerics::SfStorage storage =
-      numerics::sf_storage(kind, layout, pitch, numerics::ceil_div(x.data.size(0), x_sf.block.rows),
+      numerics::sf_storage(kind, layout, pitch, numerics::ceil_div(data.size(0), x_sf.block.rows),
                            numerics::ceil_div(hidden, x_sf.block.cols));
-  check.shape("x.sf", x.sf, {storage.rows, storage.cols}).same_device("x.sf", x.sf, "x", x.data);
-  check_sf_strides(check, "x.sf", x.sf, x_sf.layout);
-  return {x.data.size(0), static_cast<int32_t>(hidden), kind,
-          numerics::sf_map(layout, storage.word_bytes, row_stride(x.sf),
-                           x.sf.size(1) > 1 ? x.sf.stride(1) : 1)};
+  check.shape("x.sf", sf, {storage.rows, storage.cols}).same_device("x.sf", sf, "x", data);
+  check_sf_strides(check, "x.sf", sf, x_sf.layout);
+  return {data.size(0), static_cast<int32_t>(hidden), kind,
+          numerics::sf_map(layout, storage.word_bytes, row_stride(sf),
+                           sf.size(1) > 1 ? sf.stride(1) : 1)};
 }
 
 }  // namespace tilekernels

@@ -19,13 +19,17 @@ struct QuantSource {
 
 /// Checks the tensors of a quantized input, called `x` and `x.sf`, and the way `x_sf` to read it.
 /// Blocks may be of any size >= 1.
-QuantSource check_quant_source(const Check& check, const QuantSpec& x, const SfSource& x_sf);
+QuantSource check_quant_source(const Check& check, const TensorSpec& data, const TensorSpec& sf,
+                               const SfSource& x_sf);
 
-/// `sf_spec` under the name of the op that asks.
-TensorSpec checked_sf_spec(const Check& check, const SfFormat& format, int64_t num_row_blocks,
+/// A buffer of scaling factors, and the tensor that callers see of it.
+struct SfBuffer {
+  numerics::SfStorage storage;
+  TensorSpec spec;
+};
+
+/// The buffer of `sf_spec`, under the name of the op that asks.
+SfBuffer checked_sf_buffer(const Check& check, const SfFormat& format, int64_t num_row_blocks,
                            int64_t num_col_blocks, Device device);
-
-/// The pitches that `pitch` means for memory on `device`: kSfPitchCuda or kSfPitchAscend.
-int32_t resolved_pitch(SfPitch pitch, Device device);
 
 }  // namespace tilekernels

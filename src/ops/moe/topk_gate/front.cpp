@@ -34,7 +34,8 @@ void topk_gate_out(const TensorView& topk_idx, const TensorView& scores, int num
                    const Call& call) {
   const Check check(kTopkGate.op);
   check.matches("topk_idx", topk_idx, topk_gate_spec(scores, num_topk));
-  check.memory("scores", scores).disjoint("topk_idx", topk_idx, "scores", scores);
+  check.memory("scores", scores);
+  check.disjoint("topk_idx", bytes_written(topk_idx), "scores", bytes_read(scores));
   if (scores.size(0) == 0) return;
   kTopkGate.run(
       call, scores.device,

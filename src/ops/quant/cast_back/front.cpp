@@ -16,29 +16,32 @@ constexpr KernelTable<CastBackArgs, CastBackShape> kCastBack = {
     .ascend = ascend::cast_back,
 };
 
-QuantSource check_source(const QuantSpec& x, const SfSource& x_sf, DType out_dtype) {
+QuantSource check_source(const TensorSpec& data, const TensorSpec& sf, const SfSource& x_sf,
+                         DType out_dtype) {
   const Check check(kCastBack.op);
   const bool is_wide =
       out_dtype == DType::kBF16 || out_dtype == DType::kF16 || out_dtype == DType::kF32;
-  check.require(is_wide, "out_dtype", "must be bf16, f16 or f32", name(out_dtype));
-  return check_quant_source(check, x, x_sf);
+  if (!is_wide) check.fail("out_dtype", "must be bf16, f16 or f32", name(out_dtype));
+  return check_quant_source(check, data, sf, x_sf);
 }
 
 }  // namespace
 
 TensorSpec cast_back_spec(const QuantSpec& x, const SfSource& x_sf, DType out_dtype) {
-  const QuantSource source = check_source(x, x_sf, out_dtype);
+  const QuantSource source = check_source(x.data, x.sf, x_sf, out_dtype);
   return {{source.num_tokens, source.hidden}, out_dtype, x.data.device};
 }
 
 void cast_back_out(const TensorView& out, const QuantView& x, const SfSource& x_sf,
                    const Call& call) {
   const Check check(kCastBack.op);
-  const QuantSource source = check_source(x, x_sf, out.dtype);
+  const QuantSource source = check_source(x.data, x.sf, x_sf, out.dtype);
   check.matches("out", out, {{source.num_tokens, source.hidden}, out.dtype, x.data.device});
   check.memory("x", x.data).memory("x.sf", x.sf);
-  check.disjoint("out", out, "x", x.data).disjoint("out", out, "x.sf", x.sf);
-  if (out.numel() == 0) return;
+  const ByteRange written = bytes_written(out);
+  check.disjoint("out", written, "x", bytes_read(x.data));
+  check.disjoint("out", written, "x.sf", bytes_read(x.sf));
+  if (out.is_empty()) return;
   kCastBack.run(call, x.data.device,
                 CastBackArgs{.x = static_cast<const uint8*>(x.data.data),
                              .x_stride = row_stride(x.data),

@@ -19,7 +19,7 @@ CastPlan make_plan(const CastCall& cast) {
   check.one_of("block_size.cols", cast.block.cols, {32, 128});
   check.require(cast.options.sf.kind != SfKind::kE4M3, "sf.kind",
                 "must be kF32, kRoundedF32 or kUE8M0", "kE4M3");
-  if (cast.given_sf) check.dtype("sf", *cast.given_sf, {DType::kF32});
+  if (cast.given_sf != nullptr) check.dtype("sf", *cast.given_sf, {DType::kF32});
   return plan_cast(check, cast);
 }
 
