@@ -121,16 +121,19 @@ class _NumPy:
             raise ValueError(f"[{op}] {name} dtype must be int8 for e2m1 codes, got {array.dtype}")
         return self.read(op, name, array, codes)
 
-    def empty(self, output: _Output, device: tuple) -> tuple:
-        """The array, and what tvm-ffi takes for it."""
+    def maker(self, output: _Output, device: tuple) -> tuple:
+        """A call that makes the output, the dtype it crosses as or None, and the dtype's number."""
         dtype, carrier = self._outputs[output.dtype]
         if output.strides is None:
-            array = numpy.empty(output.shape, dtype)
+            make = functools.partial(numpy.empty, output.shape, dtype)
         else:
-            storage = numpy.empty(output.storage, dtype)
             strides = tuple(stride * dtype.itemsize for stride in output.strides)
-            array = numpy.ndarray(output.shape, dtype, storage, 0, strides)
-        return array, (array if carrier is None else array.view(carrier))
+
+            def make() -> Any:
+                return numpy.ndarray(output.shape, dtype, numpy.empty(output.storage, dtype), 0,
+                                     strides)
+
+        return make, carrier, output.dtype
 
     def finish(self, arrays: list) -> list:
         return arrays
@@ -184,7 +187,7 @@ class _Torch:
     def __init__(self) -> None:
         self._dtypes: dict = {}
         self._outputs: dict = {}
-        self._devices: dict = {}  # DLPack's type and the index -> torch.device
+        self._devices: dict = {}  # torch.device -> DLPack's type and the index
 
     def owns(self, array: Any) -> bool:
         torch = sys.modules.get("torch")
@@ -211,43 +214,47 @@ class _Torch:
         self._outputs[_E2M1] = (torch.int8, None)
         self._dtypes = dtypes
 
-    def read(self, op: str, name: str, array: Any, codes: bool) -> tuple:
+    def _number(self, op: str, name: str, dtype: Any) -> tuple:
         if not self._dtypes:
             self._fill()
-        found = self._dtypes.get(array.dtype)
+        found = self._dtypes.get(dtype)
         if found is None:
-            names = ", ".join(str(dtype) for dtype in self._dtypes)
-            raise ValueError(f"[{op}] {name} dtype must be one of {names}, got {array.dtype}")
-        number, carrier = found
-        if codes and number in _BYTES:
-            number = _E2M1
-        device = array.device
+            names = ", ".join(str(known) for known in self._dtypes)
+            raise ValueError(f"[{op}] {name} dtype must be one of {names}, got {dtype}")
+        return found
+
+    def _place(self, op: str, name: str, device: Any) -> tuple:
         kind = _DLPACK_DEVICES.get(device.type)
         if kind is None:
             raise ValueError(f"[{op}] {name} must lie in cpu, cuda or npu memory, got {device}")
+        place = self._devices[device] = (kind, device.index or 0)
+        return place
+
+    def read(self, op: str, name: str, array: Any, codes: bool) -> tuple:
+        number, carrier = self._dtypes.get(array.dtype) or self._number(op, name, array.dtype)
+        if codes and number in _BYTES:
+            number = _E2M1
+        place = self._devices.get(array.device) or self._place(op, name, array.device)
         tensor = array.detach() if array.requires_grad else array
         if carrier is not None:
             tensor = tensor.view(carrier)
-        return tensor, (number, array.shape, array.stride(), 1, (kind, device.index or 0))
+        return tensor, (number, array.shape, array.stride(), 1, place)
 
     def read_out(self, op: str, name: str, array: Any, codes: bool) -> tuple:
         return self.read(op, name, array, codes)
 
-    def empty(self, output: _Output, device: tuple) -> tuple:
+    def maker(self, output: _Output, device: tuple) -> tuple:
         import torch
 
         dtype, carrier = self._outputs[output.dtype]
-        where = self._devices.get(device)
-        if where is None:
-            kind, index = device
-            name = "cpu" if kind == _DLPACK_CPU else f"{'cuda' if kind == 2 else 'npu'}:{index}"
-            where = self._devices[device] = torch.device(name)
+        kind, index = device
+        where = torch.device("cpu" if kind == _DLPACK_CPU
+                             else f"{'cuda' if kind == 2 else 'npu'}:{index}")
+        extent = output.shape if output.strides is None else output.storage
+        make = functools.partial(torch.empty, extent, dtype=dtype, device=where)
         if output.strides is None:
-            array = torch.empty(output.shape, dtype=dtype, device=where)
-        else:
-            storage = torch.empty(output.storage, dtype=dtype, device=where)
-            array = storage.as_strided(output.shape, output.strides)
-        return array, (array if carrier is None else array.view(carrier))
+            return make, carrier, output.dtype
+        return (lambda: make().as_strided(output.shape, output.strides)), carrier, output.dtype
 
     def finish(self, arrays: list) -> list:
         return arrays
@@ -329,10 +336,11 @@ class Op:
         # A spec depends on nothing but its arguments, and costs more than the rest of a small call.
         self._infer = functools.lru_cache(maxsize=1024)(self._infer_outputs)
 
-    def _infer_outputs(self, geometries: tuple, parameters: tuple) -> tuple:
+    def _infer_outputs(self, framework: Any, geometries: tuple, parameters: tuple) -> list:
         specs = [_spec_numbers(self._op, name, _Geometry(*geometry))
                  for (name, _), geometry in zip(self._inputs, geometries)]
-        return _read_outputs(tuple(self._spec(*specs, *parameters)))
+        outputs = _read_outputs(tuple(self._spec(*specs, *parameters)))
+        return [framework.maker(output, geometries[0][4]) for output in outputs]
 
     def __call__(self, arrays: tuple, parameters: tuple, backend: Optional[str] = None,
                  out: Optional[tuple] = None) -> Sequence[Any]:
@@ -351,22 +359,24 @@ class Op:
     def _run(self, arrays: tuple, parameters: tuple, backend: Optional[str],
              out: Optional[tuple]) -> Sequence[Any]:
         first = arrays[0]
-        framework = _by_type.get(type(first)) or _framework(self._op, self._inputs[0][0], first)
+        kind = type(first)
+        framework = _by_type.get(kind) or _framework(self._op, self._inputs[0][0], first)
         tensors: list = []
         geometries = []
         for (name, codes), array in zip(self._inputs, arrays):
-            self._check_framework(framework, name, array)
+            if type(array) is not kind:
+                self._check_framework(framework, name, array)
             tensor, geometry = framework.read(self._op, name, array, codes)
             tensors += (tensor, geometry[0])
             geometries.append(geometry)
-        outputs = self._infer(tuple(geometries), parameters)
+        makers = self._infer(framework, tuple(geometries), parameters)
         targets: list = []
         if out is None:
             results = []
-            for output in outputs:
-                array, tensor = framework.empty(output, geometries[0][4])
+            for make, carrier, dtype in makers:
+                array = make()
                 results.append(array)
-                targets += (tensor, output.dtype)
+                targets += (array if carrier is None else array.view(carrier), dtype)
             self._out(*targets, *tensors, *parameters, backend)
             return framework.finish(results)
         for (name, codes), array in zip(self._outputs, out):
