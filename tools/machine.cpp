@@ -7,6 +7,7 @@
 #include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cases/case.h"
 #include "tilekernels/cache.h"
@@ -22,6 +23,16 @@ std::string first_line(const std::string& path) {
   std::string line;
   std::getline(file, line);
   return line;
+}
+
+// "580.159.04", of the line that the NVIDIA driver writes about itself; empty without one.
+std::string driver_version() {
+  std::istringstream words(first_line("/proc/driver/nvidia/version"));
+  std::string word;
+  while (words >> word) {
+    if (word[0] >= '0' && word[0] <= '9') return word;
+  }
+  return "";
 }
 
 std::string cpu_model(const std::string& fallback) {
@@ -96,7 +107,7 @@ nlohmann::ordered_json record_head(const char* kind) {
                      {"system", here.system},
                      {"cores", here.cores},
                      {"last_level_cache_bytes", here.cache_bytes}};
-  const std::string nvidia_driver = first_line("/proc/driver/nvidia/version");
+  const std::string nvidia_driver = driver_version();
   if (!nvidia_driver.empty()) head["nvidia_driver"] = nvidia_driver;
   head["cpu_targets"] = cpu_targets();
   head["threads"] = get_num_threads();
