@@ -214,8 +214,8 @@ TEST_F(LaunchTest, ADeviceThatCannotServeIsNamed) {
 TEST_F(LaunchTest, AFirstCallInACaptureIsRefusedAndLeavesItAlone) {
   stream_.capturing = true;
   const std::string refusal =
-      "[gather] must be called once with this shape and these options before the capture: its "
-      "kernel is not loaded yet, and loading breaks a capture";
+      "[gather] must be called once with this shape, these options and memory aligned like this "
+      "before the capture: its kernel is not loaded yet, and loading breaks a capture";
   EXPECT_EQ(error_of<BackendError>([this] { gather(0, &stream_); }), refusal);
   EXPECT_EQ(counts().compiles, 0);
   EXPECT_EQ(counts().loads, 0);

@@ -121,7 +121,15 @@ std::vector<CopyTile> DeviceBench::tiles() {
 }
 
 void DeviceBench::copy(int64_t bytes_moved, const CopyTile& tile) const {
-  const BenchCopyArgs args{static_cast<const BenchWord*>(from_.data()),
+  copy_from(from_, bytes_moved, tile);
+}
+
+void DeviceBench::forget_copy(int64_t bytes_moved) const {
+  copy_from(flush_, std::min(bytes_moved, 2 * kFlushBytes), tiles()[0]);  // zeros
+}
+
+void DeviceBench::copy_from(const Tensor& from, int64_t bytes_moved, const CopyTile& tile) const {
+  const BenchCopyArgs args{static_cast<const BenchWord*>(from.data()),
                            static_cast<BenchWord*>(to_.data()), num_words(bytes_moved)};
   const BenchCopyShape shape{tile.threads, tile.words, tile.streaming ? 1 : 0,
                              tile.blocks_per_sm > 0 ? 1 : 0};

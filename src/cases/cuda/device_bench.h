@@ -31,6 +31,8 @@ class DeviceBench {
   static std::vector<CopyTile> tiles();
   /// Reads half of so many bytes and writes as many, rounded up to 16.
   void copy(int64_t bytes_moved, const CopyTile& tile) const;
+  /// Overwrites what copies of that size wrote, so that the next one has to write it again.
+  void forget_copy(int64_t bytes_moved) const;
   /// Whether the last copy of that size did copy.
   bool has_copied(int64_t bytes_moved) const;
   /// Leaves nothing of what ran before in the L2: reads 512 MiB.
@@ -39,6 +41,8 @@ class DeviceBench {
   void synchronize() const;
 
  private:
+  void copy_from(const Tensor& from, int64_t bytes_moved, const CopyTile& tile) const;
+
   Tensor from_;
   Tensor to_;
   Tensor flush_;

@@ -137,7 +137,7 @@ class CuptiTimer : public KernelTimer {
     if (cupti.flush_all(kFlushForced) != 0)
       throw BackendError("[bench] cuptiActivityFlushAll failed");
     const std::lock_guard lock(mutex);
-    return std::move(records);
+    return std::exchange(records, {});
   }
 };
 

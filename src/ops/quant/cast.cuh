@@ -374,7 +374,7 @@ inline void cast_blocks(const CastArgs& args) {
   device::wait_for_predecessor();
   const CastPlace place = cast_place(args);
   Chunk chunks[kRows];
-  float x_scales[kRows];
+  float x_scales[kRows] = {};
 #pragma unroll
   for (int32 j = 0; j < kRows; ++j) {
     const Spot spot = spot_of(args, place, j);

@@ -1,6 +1,10 @@
 // The CUDA launch plan of both casts.
+#include <string>
+
+#include "core/message.h"
 #include "ops/quant/cast_tile.h"
 #include "runtime/cuda/launch.h"
+#include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
 namespace {
@@ -13,7 +17,8 @@ constexpr int32 kThreads = 128;  // of a block, unless one team is more
 // Threads that keep a multiprocessor busy; with scaling blocks of one row each takes more rows only
 // when there are more threads than these.
 constexpr int64 kBusyThreads = 1024;
-constexpr int32 kRegisters = 65536;  // of a multiprocessor
+constexpr int64 kMaxColumns = (int64{1} << 31) - 1;  // threads across a row
+constexpr int32 kRegisters = 65536;                  // of a multiprocessor
 
 // Whether every chunk is whole and lies on a multiple of its size.
 bool is_wide(const CastArgs& args, const CastShape& shape) {
@@ -57,6 +62,10 @@ void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& whe
   tile.rows = rows_of_thread(shape, chunks * args.num_tokens, kBusyThreads * num_sms(text, where));
   tile.pack = shape.mode == kCastGivenSf ? 1 : args.out_sf.map.pack_k;
   const int32 team = team_of(shape, tile);
+  if (col_blocks(shape) * team > kMaxColumns) {
+    throw Unsupported(
+        message(text.op, "hidden", "must be below 2^28 on cuda", std::to_string(shape.hidden)));
+  }
   tile.threads = max_of(kThreads, team);
   tile.min_blocks = max_of(1, kRegisters / registers_of(shape, tile) / tile.threads);
   const int64 blocks = row_blocks(args, shape);

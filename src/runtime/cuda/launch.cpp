@@ -50,8 +50,9 @@ LoadedKernel& load(const KernelId& id, DeviceState& device, void* stream) {
   const char* op = id.text->op;
   if (is_capturing(op, stream)) {
     throw BackendError(message(
-        op, std::string("must be called once with this shape and these options before the "
-                        "capture: its kernel is not loaded yet, and loading breaks a capture")));
+        op, std::string("must be called once with this shape, these options and memory aligned "
+                        "like this before the capture: its kernel is not loaded yet, and loading "
+                        "breaks a capture")));
   }
   const RelaxedCapture relaxed;
   make_fault_word(op, device, stream);

@@ -73,9 +73,9 @@ inline uint32 narrow_f16x2(float even, float odd) {
 /// `magnitude` <= 6 rounded to a number of e2m1, times 2^-6, where e4m3 has the same numbers: its
 /// subnormals end there as those of e2m1 do at 1. Adding 2^(e + 22) leaves one bit of mantissa.
 inline float round_e2m1(float magnitude) {
-  const int32 exponent = numerics::bit_cast<int32>(magnitude) & 0x7F800000;
+  const uint32 exponent = numerics::bit_cast<uint32>(magnitude) & 0x7F800000;
   const float power =  // 2^(e + 16), e >= 0
-      numerics::bit_cast<float>(numerics::max_of(exponent + (16 << 23), 143 << 23));
+      numerics::bit_cast<float>(numerics::max_of(exponent + (16u << 23), 143u << 23));
   return numerics::fma_rn(numerics::fma_rn(power, 64.0f, magnitude), 0x1p-6f, -power);
 }
 

@@ -3,6 +3,14 @@
 
 #include "numerics/types.h"
 
+// Under dependent launch the predecessor may write what is read here while this grid already waits,
+// which the non-coherent path does not allow.
+#if TILEKERNELS_PDL
+#define TILEKERNELS_LOAD "ld.global"
+#else
+#define TILEKERNELS_LOAD "ld.global.nc"
+#endif
+
 namespace tilekernels::device {
 
 /// kBytes (2 or a multiple of 4) in 32-bit words, lowest first.
@@ -18,15 +26,15 @@ template <int32 kBytes>
 inline Words<kBytes> load(const void* from) {
   Words<kBytes> to;
   if constexpr (kBytes == 16) {
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile(TILEKERNELS_LOAD ".v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to.words[0]), "=r"(to.words[1]), "=r"(to.words[2]), "=r"(to.words[3])
                  : "l"(from));
   } else if constexpr (kBytes == 8) {
-    asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];"
+    asm volatile(TILEKERNELS_LOAD ".v2.u32 {%0, %1}, [%2];"
                  : "=r"(to.words[0]), "=r"(to.words[1])
                  : "l"(from));
   } else if constexpr (kBytes == 4) {
-    asm volatile("ld.global.nc.u32 %0, [%1];" : "=r"(to.words[0]) : "l"(from));
+    asm volatile(TILEKERNELS_LOAD ".u32 %0, [%1];" : "=r"(to.words[0]) : "l"(from));
   } else {
     static_assert(kBytes == 2);
     to.words[0] = *static_cast<const uint16*>(from);
