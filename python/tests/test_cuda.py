@@ -302,7 +302,8 @@ def test_graphs_of_two_devices():
             cast(x)
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            # Left out, the stream is one that torch keeps, on the device of the first capture.
+            with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
                 out = cast(x)
             new = randn(32, 512, torch.bfloat16, seed=3)
             x.copy_(new)

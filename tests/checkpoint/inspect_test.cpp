@@ -104,11 +104,10 @@ TEST(Inspect, FindsAConfigThatContradictsTheTensors) {
 TEST(Inspect, ShowsNoControlCharacterOfAName) {
   const TestFolder folder;
   write_checkpoint(folder, "x.safetensors", {f32_tensor("a\xc2\x9b\xc3\xa9.bias", {2})});
-  for (const char* options : {" --json", "", " --every-tensor"}) {
+  for (const std::string options : {" --json", "", " --every-tensor"}) {
     const std::string shown = tool::run_tool("inspect " + (folder / "x.safetensors") + options).out;
     EXPECT_FALSE(has(shown, "\xc2\x9b")) << shown;
-    const char* name = options[1] == '-' && options[3] == 'j' ? "a\\u009b\\u00e9.bias"
-                                                              : "a\\xc2\\x9b\xc3\xa9.bias";
+    const char* name = options == " --json" ? "a\\u009b\\u00e9.bias" : "a\\xc2\\x9b\xc3\xa9.bias";
     EXPECT_TRUE(has(shown, name)) << shown;
   }
 }
