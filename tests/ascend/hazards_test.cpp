@@ -487,6 +487,9 @@ TEST(Hazards, H16RegisterPressure) {
 
 void scalar_inside(Ub<float> x) { get_value(x, 0); }
 
+void barrier_inside() { barrier_all(); }
+void lock_inside() { lock(Pipe::kV, 1); }
+
 TEST(Hazards, H17BadLoop) {
   expect_hazard(HazardKind::kBadLoop, "", -1, "a loop of 65536 trips: its counter is 16 bits wide",
                 [] { trips(65536); });
@@ -497,6 +500,14 @@ TEST(Hazards, H17BadLoop) {
                   vf_call<scalar_inside>("f", ub_alloc<float>("x", 8));
                   barrier_all();
                 });
+  expect_hazard(HazardKind::kBadLoop, "", -1, "barrier_all stands in core code (in f)", [] {
+    vf_call<barrier_inside>("f");
+    barrier_all();
+  });
+  expect_hazard(HazardKind::kBadLoop, "", -1, "lock stands in core code (in f)", [] {
+    vf_call<lock_inside>("f");
+    barrier_all();
+  });
 }
 
 // Squeezes four lanes into a stream; leaves out one statement.

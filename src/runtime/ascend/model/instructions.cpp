@@ -1,6 +1,8 @@
 // The vector instructions of the machine model, lane by lane, with their checks.
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 #include <type_traits>
 
@@ -354,6 +356,7 @@ namespace {
 template <class F>
 void mask_logic(Mask& d, const Mask& a, const Mask& b, const Mask& m, const F& f) {
   count(Inst::kPlogic);
+  check_mask(m, m.lane_bytes);
   check_mask(a, m.lane_bytes);
   check_mask(b, m.lane_bytes);
   for (int32 i = 0; i < kWords; ++i) d.bits[i] = f(a.bits[i], b.bits[i]) & m.bits[i];
@@ -556,10 +559,10 @@ void store_intlv(int32 width, UbPlace ub, const RegBits& a, const RegBits& b) {
 
 void store_unaligned(int32 width, UbPlace ub, const RegBits& s, uint32 lanes) {
   count(Inst::kVstu);
-  const auto bytes = static_cast<int32>(lanes) * width;
-  if (bytes > kVectorBytes) {
+  if (int64{lanes} * width > kVectorBytes) {
     core().fail(HazardKind::kOutOfBounds, ub, "an unaligned store of more lanes than there are");
   }
+  const auto bytes = static_cast<int32>(lanes) * width;
   for (int32 k = 0; k < bytes; ++k) {
     if (bit(s.poison, k)) {
       core().fail(HazardKind::kUndefined, moved(ub, k), "a store of lanes that are undefined");
@@ -1159,27 +1162,39 @@ void convert(Lane to, Lane from, int32 part, Round round, Saturate saturate, Reg
 
 // ------------------------------ core code
 
+namespace {
+Core& core_code(const char* what) {
+  if (core().in_vf()) {
+    core().fail(HazardKind::kBadLoop, std::string(what) + " stands in core code");
+  }
+  return core();
+}
+}  // namespace
+
 UbPlace moved(UbPlace place, int64 bytes) {
-  return {place.buffer, static_cast<int32>(place.offset + bytes)};
+  // Far outside stays outside: offsets do not wrap round into the buffer.
+  const int64 offset = std::clamp<int64>(place.offset + bytes, std::numeric_limits<int32>::min(),
+                                         std::numeric_limits<int32>::max());
+  return {place.buffer, static_cast<int32>(offset)};
 }
 int64 block_idx() { return core().index(); }
 int64 block_num() { return core().num(); }
 void set_ctrl(int32 bit, int32 value) { core().set_ctrl(bit, value); }
 UbPlace ub_alloc(const char* name, int64 bytes, int32 readable_tail_bytes) {
-  return core().allocate(name, bytes, readable_tail_bytes);
+  return core_code("ub_alloc").allocate(name, bytes, readable_tail_bytes);
 }
 void copy_in(UbPlace to, const void* from, const Copy& copy) {
-  core().issue_copy(Pipe::kMte2, to, from, copy);
+  core_code("copy_in").issue_copy(Pipe::kMte2, to, from, copy);
 }
 void copy_out(void* to, UbPlace from, const Copy& copy) {
-  core().issue_copy(Pipe::kMte3, from, to, copy);
+  core_code("copy_out").issue_copy(Pipe::kMte3, from, to, copy);
 }
-void set_flag(Pipe from, Pipe to, int32 id) { core().issue_set(from, to, id); }
-void wait_flag(Pipe from, Pipe to, int32 id) { core().issue_wait(from, to, id); }
-void lock(Pipe pipe, int32 id) { core().issue_lock(pipe, id); }
-void unlock(Pipe pipe, int32 id) { core().issue_unlock(pipe, id); }
-void pipe_barrier(Pipe pipe) { core().issue_barrier(pipe); }
-void barrier_all() { core().barrier_all(); }
+void set_flag(Pipe from, Pipe to, int32 id) { core_code("set_flag").issue_set(from, to, id); }
+void wait_flag(Pipe from, Pipe to, int32 id) { core_code("wait_flag").issue_wait(from, to, id); }
+void lock(Pipe pipe, int32 id) { core_code("lock").issue_lock(pipe, id); }
+void unlock(Pipe pipe, int32 id) { core_code("unlock").issue_unlock(pipe, id); }
+void pipe_barrier(Pipe pipe) { core_code("pipe_barrier").issue_barrier(pipe); }
+void barrier_all() { core_code("barrier_all").barrier_all(); }
 void scalar_read(UbPlace place, void* value, int32 bytes) {
   core().scalar_access(place, value, nullptr, bytes);
 }
