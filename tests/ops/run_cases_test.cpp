@@ -93,7 +93,7 @@ TEST_P(RunCases, Ascend) {
   if (!has_kernel(GetParam(), Backend::kAscend)) GTEST_SKIP() << "absent: an ascend kernel";
   for_each_case(GetParam(), [](Judge& judge) {
     // The model of a core is slow; under a sanitizer the largest cases are left out.
-    constexpr int64_t kMostBytes = 16 << 20;
+    constexpr int64_t kMostBytes = 8 << 20;
     const bool runs = judge.test().error.empty();
     if (kSanitized && runs && bytes_moved(judge.test()) > kMostBytes) return;
     expect_passed(judge, Backend::kAscend);

@@ -45,9 +45,9 @@ int32 rows_of_thread(const CastShape& shape, int64 num_chunks, int64 busy) {
 // The fewest registers a thread that hold everything: the fewer, the more threads run.
 int32 registers_of(const CastShape& shape, const CastTile& tile) {
   const bool quantized = is_quantized(shape.x_dtype);
+  if (quantized && shape.x_block_cols % chunk_of(shape.x_dtype) != 0) return 96;
   const bool is_heavy = !tile.wide || tile.rows > 4 || shape.sf_kind == numerics::kSfE4M3 ||
-                        (quantized && (shape.fmt != numerics::kDTypeE4M3 ||
-                                       shape.x_block_cols % chunk_of(shape.x_dtype) != 0));
+                        (quantized && shape.fmt != numerics::kDTypeE4M3);
   if (is_heavy) return 64;
   return quantized || tile.pack > 1 ? 48 : 40;
 }

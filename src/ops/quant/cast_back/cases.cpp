@@ -102,7 +102,7 @@ constexpr Row kRows[] = {
     {65, 192, kE4M3, {32, 128}, kSfF32, kF32},
     {65, 192, kE4M3, {64, 16}, kSfE4M3, kBF16},
     // Enough rows that CUDA threads take several, the last ones fewer
-    {270403, 16, kE2M1, {1, 16}, kSfF32, kF16},
+    {607, 7168, kE2M1, {1, 16}, kSfF32, kF16},
     // Pitches
     {9, 256, kE4M3, {1, 128}, kSfF32, kBF16, Fill::kBits, Fill::kScale, 64},
     {9, 256, kE4M3, {1, 128}, kSfColPacked, kF32, Fill::kNormal, Fill::kPow2Scale, 3, 4},

@@ -54,8 +54,8 @@ constexpr CastRow kRows[] = {
     // Codes that bypass a cache of 32 MiB, by way of a row buffer
     row(2051, 8208, kBF16, kE4M3, 128, kColPacked),
     // Enough rows that CUDA threads take several, the last ones fewer
-    row(135203, 16, kF32, kE4M3, 16, kColPacked),
-    row(270403, 16, kBF16, kE2M1, 16, kColE4M3),
+    row(303, 7168, kF32, kE4M3, 16, kColPacked),
+    row(607, 7168, kBF16, kE2M1, 16, kColE4M3),
     // Gaps between rows
     row(7, 2048, kBF16, kE4M3, 128).with_gap(5120),
     row(7, 112, kF32, kE4M3, 32, kColPacked).with_gap(1),
@@ -131,7 +131,7 @@ constexpr CastRow kRows[] = {
     row(6, 256, kE4M3, kE4M3, 32).from(kF32, by_row(1, 128)).with_gap(16).with_sf_gap(3),
     row(6, 256, kE2M1, kE4M3, 32).from(kI32, col_packed(1, 32), Fill::kPow2Scale).with_sf_gap(8),
     row(6, 256, kE4M3, kE4M3, 32).from(kF32, by_col(2, 128)).with_sf_gap(5).with_gap(7),
-    row(270339, 16, kE4M3, kE4M3, 16).from(kF32, by_row(1, 16)),
+    row(605, 7168, kE4M3, kE4M3, 16).from(kF32, by_row(1, 16)),
     // NaN codes and scaling factors, Inf, zero and huge scaling factors over zero codes
     row(16, 512, kE4M3, kE4M3, 128).from(kF32, by_row(1, 32)).with(Fill::kBits),
     row(16, 512, kE4M3, kE2M1, 32, kColPacked).from(kF32, by_row(1, 128), Fill::kBits),
