@@ -13,23 +13,18 @@ using numerics::ceil_div;
 using numerics::max_of;
 using numerics::min_of;
 
-constexpr int32 kThreads = 128;  // of a block, unless one team is more
-// Threads that keep a multiprocessor busy; with scaling blocks of one row each takes more rows only
-// when there are more threads than these.
-constexpr int64 kBusyThreads = 1024;
+constexpr int32 kThreads = 128;                      // of a block, unless one team is more
 constexpr int64 kMaxColumns = (int64{1} << 31) - 1;  // threads across a row
 constexpr int32 kRegisters = 65536;                  // of a multiprocessor
 
 // Whether every chunk is whole and lies on a multiple of its size.
 bool is_wide(const CastArgs& args, const CastShape& shape) {
   const int32 chunk = chunk_of(shape.x_dtype);
-  const auto x_chunk =
-      static_cast<uint64>(chunk / elements_per_unit(shape.x_dtype) * x_bytes(shape.x_dtype));
-  const auto out_chunk = static_cast<uint64>(chunk / elements_per_unit(shape.fmt));
-  const auto pitch = static_cast<uint64>(args.num_tokens == 1 ? 0 : args.x_pitch_bytes);
+  const int64 pitch = args.num_tokens == 1 ? 0 : args.x_pitch_bytes;
   return shape.hidden % chunk == 0 &&
-         ((reinterpret_cast<uint64>(args.x) | pitch) & (x_chunk - 1)) == 0 &&
-         (reinterpret_cast<uint64>(args.out) & (out_chunk - 1)) == 0;
+         is_aligned(args.x, pitch,
+                    chunk / elements_per_unit(shape.x_dtype) * x_bytes(shape.x_dtype)) &&
+         is_aligned(args.out, 0, chunk / elements_per_unit(shape.fmt));
 }
 
 // Rows a thread: enough loads in flight, few enough registers.

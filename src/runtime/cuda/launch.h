@@ -37,6 +37,15 @@ struct Plan {
 /// Multiprocessors of the device: how much work keeps it busy. Under a `CompileOnly` an H200's.
 int num_sms(const Text& text, const Launch& where);
 
+/// Threads that keep a multiprocessor busy: with more than these, each may take more of the work.
+constexpr int64_t kBusyThreads = 1024;
+
+/// Whether rows from `base` on, `pitch_bytes` apart, begin at multiples of `bytes`, a power of two.
+inline bool is_aligned(const void* base, int64_t pitch_bytes, int64_t bytes) {
+  const auto any = reinterpret_cast<uint64_t>(base) | static_cast<uint64_t>(pitch_bytes);
+  return (any & static_cast<uint64_t>(bytes - 1)) == 0;
+}
+
 /// For a kernel without tile constants.
 struct NoTile {};
 

@@ -12,9 +12,8 @@ extern const Text topk_gate_text;
 
 void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
   constexpr int32 kMaxWarps = 8;
-  const TopkGateTile tile{
-      .max_warps = kMaxWarps,
-      .wide = shape.num_experts % 4 == 0 && reinterpret_cast<uint64>(args.scores) % 16 == 0};
+  const TopkGateTile tile{.max_warps = kMaxWarps,
+                          .wide = shape.num_experts % 4 == 0 && is_aligned(args.scores, 0, 16)};
   // A row a block while there are few: every row has a multiprocessor of its own.
   const bool is_small = args.num_tokens <= 2 * num_sms(topk_gate_text, where);
   const int64 warps = is_small ? 1 : kMaxWarps;

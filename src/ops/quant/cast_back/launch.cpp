@@ -14,16 +14,14 @@ namespace {
 
 constexpr int32 kThreads = 128;
 constexpr int32 kManyRows = 4;
-constexpr int64 kBusyThreads = 1024;  // a multiprocessor, beyond which threads may do more each
 
 // Whether every chunk is whole and lies on a multiple of its size.
 bool is_wide(const CastBackArgs& args, const CastBackShape& shape) {
   const int32 chunk = chunk_of(shape);
-  const auto x_chunk = static_cast<uint64>(chunk / elements_per_unit(shape.x_dtype));
-  const auto pitch = static_cast<uint64>(args.num_tokens == 1 ? 0 : args.x_stride);
+  const int64 pitch = args.num_tokens == 1 ? 0 : args.x_stride;
   return shape.hidden % chunk == 0 &&
-         ((reinterpret_cast<uint64>(args.x) | pitch) & (x_chunk - 1)) == 0 &&
-         reinterpret_cast<uint64>(args.out) % 16 == 0;
+         is_aligned(args.x, pitch, chunk / elements_per_unit(shape.x_dtype)) &&
+         is_aligned(args.out, 0, 16);
 }
 
 }  // namespace
