@@ -441,12 +441,16 @@ void Core::issue_wait(Pipe from, Pipe to, int32 id) {
   }
 }
 
-void Core::issue_lock(Pipe pipe, int32 id) {
-  const std::string which = "mutex " + std::to_string(id);
+Core::Mutex& Core::checked_mutex(int32 id, const std::string& which) {
   if (id < 0 || id >= kNumMutexes) {
     fail(HazardKind::kMutexMisuse, which + ": ids are 0..27, 28 to 31 are reserved");
   }
-  Mutex& mutex = mutexes_[static_cast<size_t>(id)];
+  return mutexes_[static_cast<size_t>(id)];
+}
+
+void Core::issue_lock(Pipe pipe, int32 id) {
+  const std::string which = "mutex " + std::to_string(id);
+  Mutex& mutex = checked_mutex(id, which);
   if (skips_sync()) {
     mutex.skip_unlock = options_.skip_pair;
     return;
@@ -470,10 +474,7 @@ void Core::issue_lock(Pipe pipe, int32 id) {
 
 void Core::issue_unlock(Pipe pipe, int32 id) {
   const std::string which = "mutex " + std::to_string(id);
-  if (id < 0 || id >= kNumMutexes) {
-    fail(HazardKind::kMutexMisuse, which + ": ids are 0..27, 28 to 31 are reserved");
-  }
-  Mutex& mutex = mutexes_[static_cast<size_t>(id)];
+  Mutex& mutex = checked_mutex(id, which);
   if (skips_sync()) return;
   if (mutex.skip_unlock) {
     mutex.skip_unlock = false;

@@ -192,6 +192,7 @@ class Core {
   Clock clock_of(Pipe pipe) const;
   Flag& flag(Pipe from, Pipe to, int32 id);
   void check_flag(Pipe from, Pipe to, int32 id) const;
+  Mutex& checked_mutex(int32 id, const std::string& which);
 
   std::string kernel_;
   int64 index_ = 0;

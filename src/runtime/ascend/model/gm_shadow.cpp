@@ -21,6 +21,22 @@ void for_each_word(const void* address, int64 bytes, const Visit& visit) {
   }
 }
 
+// The same with the page itself, made at the first touch: visit(page, word, bits).
+template <class Visit>
+void for_each_word(GmShadow::Pages& pages, const void* address, int64 bytes, const Visit& visit) {
+  uint64 number = ~uint64{0};
+  GmShadow::Page* page = nullptr;
+  for_each_word(address, bytes, [&](uint64 page_number, uint64 word, uint64 bits) {
+    if (page_number != number) {
+      number = page_number;
+      auto& owner = pages[number];
+      if (!owner) owner = std::make_unique<GmShadow::Page>();
+      page = owner.get();
+    }
+    visit(*page, word, bits);
+  });
+}
+
 }  // namespace
 
 uint32 GmShadow::last_write(const void* address, int64 bytes) const {
@@ -41,32 +57,15 @@ uint32 GmShadow::last_write(const void* address, int64 bytes) const {
 }
 
 void GmShadow::note_write(const void* address, int64 bytes, uint32 sequence) {
-  uint64 number = ~uint64{0};
-  Page* page = nullptr;
-  for_each_word(address, bytes, [&](uint64 page_number, uint64 word, uint64 bits) {
-    if (page_number != number) {
-      number = page_number;
-      auto& owner = pages_[number];
-      if (!owner) owner = std::make_unique<Page>();
-      page = owner.get();
-      page->last_write = sequence;
-    }
-    page->written[word] |= bits;
+  for_each_word(pages_, address, bytes, [sequence](Page& page, uint64 word, uint64 bits) {
+    page.last_write = sequence;
+    page.written[word] |= bits;
   });
 }
 
 void GmShadow::note_read(const void* address, int64 bytes) {
-  uint64 number = ~uint64{0};
-  Page* page = nullptr;
-  for_each_word(address, bytes, [&](uint64 page_number, uint64 word, uint64 bits) {
-    if (page_number != number) {
-      number = page_number;
-      auto& owner = pages_[number];
-      if (!owner) owner = std::make_unique<Page>();
-      page = owner.get();
-    }
-    page->read[word] |= bits;
-  });
+  for_each_word(pages_, address, bytes,
+                [](Page& page, uint64 word, uint64 bits) { page.read[word] |= bits; });
 }
 
 namespace {
