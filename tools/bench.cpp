@@ -4,7 +4,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -72,6 +71,7 @@ double paired_ratio(const std::vector<double>& a, const std::vector<double>& b) 
 struct Subject {
   std::function<void()> call;
   int calls_per_sample = 1;
+  std::function<void()> restore{};  // what a call changes in place; not timed
   std::vector<double> samples{};
 };
 
@@ -95,10 +95,15 @@ Subject subject(std::function<void()> call, bool cold) {
 }
 
 void take_sample(Subject& subject, CacheFlush* flush) {
+  const auto restore = [&] {
+    if (subject.restore) subject.restore();
+  };
   if (flush != nullptr) {
+    restore();
     flush->run();
   } else {
     subject.call();  // what ran before has taken the caches and put the threads to sleep
+    restore();
   }
   const double start = now_us();
   for (int i = 0; i < subject.calls_per_sample; ++i) subject.call();
@@ -123,9 +128,7 @@ void take_samples(std::vector<Subject>& subjects, const Options& options, CacheF
 
 std::vector<std::vector<uint8_t>> outputs_of(const cases::Case& test, const cases::Buffers& buffers,
                                              Backend backend, uint8_t prefill) {
-  for (const TensorView& view : buffers.outputs()) {
-    std::memset(view.data, prefill, static_cast<size_t>(view.storage_bytes()));
-  }
+  buffers.refill(prefill);
   Backend ran{};
   test.out(buffers.outputs(), buffers.inputs(), Call{.backend = backend, .ran = &ran});
   if (ran != backend) throw std::logic_error(test.id + " ran on " + std::string(name(ran)));
@@ -245,6 +248,10 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
   std::vector<Subject> subjects;
   subjects.push_back(
       subject([&] { test.out(buffers.outputs(), buffers.inputs(), call); }, options.cold));
+  if (!test.starts_as.empty()) {
+    subjects.back().calls_per_sample = 1;
+    subjects.back().restore = [&] { buffers.refill(0); };
+  }
   subjects.push_back(subject([&] { copies.run(plain); }, options.cold));
   if (streaming) subjects.push_back(subject([&] { copies.run(*streaming); }, options.cold));
   take_samples(subjects, options, flush);

@@ -46,6 +46,10 @@ struct Case {
   std::vector<std::string> outputs;  ///< names, in the order of `spec`'s results
   std::function<Specs(const Specs& inputs)> spec;
   std::function<void(const Views& outputs, const Views& inputs, const Call&)> out;
+  /// For tensors that a call changes in place: by output, the input whose bytes it starts with, -1
+  /// for none; outputs beyond the list have none. `out` is handed both, and the input stays as it
+  /// is. Such an input and output have the same spec.
+  std::vector<int> starts_as{};
   /// Empty for an op without an allocating form.
   std::function<std::vector<Tensor>(const Views& inputs, const Call&)> alloc;
   /// Not empty: a bad call; the std::invalid_argument that every form throws says exactly this.
@@ -64,6 +68,11 @@ struct OpCases {
   std::string_view op;
   std::vector<Case> cases;
 };
+
+/// The input whose bytes output i starts with, -1 for none.
+inline int start_of(const Case& test, size_t i) {
+  return i < test.starts_as.size() ? test.starts_as[i] : -1;
+}
 
 /// Every op with its cases, by folder.
 const std::vector<OpCases>& all_ops();

@@ -108,7 +108,10 @@ void verify_error(const Case& test, Backend backend) {
     views.emplace_back(nullptr, input.spec);
   }
   expect_error([&] { test.spec(specs); }, "_spec", test.error);
-  const Views outputs(test.outputs.size());
+  Views outputs(test.outputs.size());
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (start_of(test, i) >= 0) outputs[i] = views[static_cast<size_t>(start_of(test, i))];
+  }
   expect_error([&] { test.out(outputs, views, Call{.backend = backend}); }, "_out", test.error);
   if (test.alloc) {
     expect_error([&] { test.alloc(views, Call{.backend = backend}); }, "the allocating form",
@@ -206,8 +209,19 @@ TensorView Buffers::add_block(const std::string& name, const TensorSpec& spec,
   return {bytes(memory) + begin, spec};
 }
 
+// What output i holds before the call.
+std::vector<uint8_t> Buffers::start_of_output(size_t i, const TensorSpec& spec,
+                                              uint8_t prefill) const {
+  const auto size = static_cast<size_t>(spec.storage_bytes());
+  const int input = start_of(test_, i);
+  if (input < 0) return std::vector<uint8_t>(size, prefill);
+  const std::vector<uint8_t>& bytes = blocks_[static_cast<size_t>(input)].before;
+  require(bytes.size() == size, test_.outputs[i] + " starts as an input of another size");
+  return bytes;
+}
+
 Buffers::Buffers(const Case& test, uint8_t prefill, Device device, int64_t offset)
-    : offset_(offset) {
+    : test_(test), offset_(offset) {
   Specs specs;
   for (const Input& input : test.inputs) {
     TensorSpec spec = input.spec;
@@ -217,8 +231,17 @@ Buffers::Buffers(const Case& test, uint8_t prefill, Device device, int64_t offse
   }
   const Specs outputs = test.spec(specs);
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::vector<uint8_t> content(static_cast<size_t>(outputs[i].storage_bytes()), prefill);
+    const std::vector<uint8_t> content = start_of_output(i, outputs[i], prefill);
     outputs_.push_back(add_block(test.outputs[i], outputs[i], content, false));
+  }
+}
+
+void Buffers::refill(uint8_t prefill) const {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    std::vector<uint8_t> content = start_of_output(i, outputs_[i], prefill);
+    const TensorSpec bytes({static_cast<int64_t>(content.size())}, DType::kU8);
+    copy({outputs_[i].data, TensorSpec(bytes.shape, DType::kU8, outputs_[i].device)},
+         {content.data(), bytes});
   }
 }
 

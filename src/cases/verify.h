@@ -43,15 +43,19 @@ class Judge {
 /// The verdict of a judge of its own.
 inline Verdict verify(const Case& test, Backend backend) { return Judge(test).verify(backend); }
 
-/// Input bytes in memory of their own, outputs between guard bytes: one call's tensors.
+/// Input bytes in memory of their own, outputs between guard bytes: one call's tensors. The case
+/// must outlive them.
 class Buffers {
  public:
-  /// Outputs are filled with `prefill`; each tensor begins `offset` of its elements off a place
-  /// aligned to 64 bytes. Throws what the case's `spec` throws.
+  /// Outputs are filled with `prefill`, or with the bytes that the case says they start with; each
+  /// tensor begins `offset` of its elements off a place aligned to 64 bytes. Throws what the case's
+  /// `spec` throws.
   Buffers(const Case& test, uint8_t prefill, Device device = {}, int64_t offset = 0);
 
   const Views& inputs() const { return inputs_; }
   const Views& outputs() const { return outputs_; }
+  /// Fills the outputs anew, for another call.
+  void refill(uint8_t prefill) const;
   /// The storage bytes of output i.
   std::vector<uint8_t> output_bytes(size_t i) const;
   /// Empty, or the name of a tensor whose guard bytes or, for inputs, contents were written.
@@ -69,6 +73,9 @@ class Buffers {
   TensorView add_block(const std::string& name, const TensorSpec& spec,
                        const std::vector<uint8_t>& content, bool is_input);
 
+  std::vector<uint8_t> start_of_output(size_t i, const TensorSpec& spec, uint8_t prefill) const;
+
+  const Case& test_;
   int64_t offset_;
   Views inputs_;
   Views outputs_;
