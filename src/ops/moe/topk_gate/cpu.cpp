@@ -8,10 +8,10 @@
 #include "ops/moe/topk_gate/op.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <limits>
 
+#include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -365,14 +365,6 @@ namespace {
 
 HWY_EXPORT(topk_gate);
 
-void report(uint64* fault, int64 row) {
-  const uint64 word = numerics::fault_word(row, kTopkGateId, numerics::kFaultNotFinite);
-  std::atomic_ref<uint64> least(*fault);
-  uint64 seen = least.load(std::memory_order_relaxed);
-  while (word < seen && !least.compare_exchange_weak(seen, word, std::memory_order_relaxed)) {
-  }
-}
-
 }  // namespace
 
 void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch&) {
@@ -380,7 +372,7 @@ void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launc
   const double nanoseconds = 50.0 + 0.25 * shape.num_experts;
   parallel_for(args.num_tokens, items_per_thread(nanoseconds), [&](int64 begin, int64 end) {
     const int64 row = select(args, shape, begin, end);
-    if (row != end) report(args.fault, row);
+    if (row != end) note_fault(args.fault, row, kTopkGateId, numerics::kFaultNotFinite);
   });
 }
 
