@@ -124,7 +124,10 @@ TEST_F(NvrtcCompile, EveryScalarHeaderAlone) {
 TEST_F(NvrtcCompile, KernelThatUsesThem) {
   compile(R"(
 #include "numerics/fault.h"
+#include "numerics/philox.h"
+#include "numerics/row_sum.h"
 #include "numerics/scaling.h"
+#include "numerics/scoring.h"
 #include "numerics/sf_layout.h"
 #include "numerics/topk_key.h"
 
@@ -145,6 +148,8 @@ extern "C" __global__ void kernel(float* out, const float* x, const uint16* x16,
   out[1] = e4m3_to_f32(x8[0]) + e5m2_to_f32(x8[1]) + e2m1_to_f32(x8[2]) + ue8m0_to_f32(x8[3]);
   out[2] = fma_rn(x[4], x[5], inverse_of_scale(x[6]));
   out[3] = static_cast<float>(f32_to_bf16(x[7]) + f32_to_f16(x[8]) + topk_key(x[9]));
+  out[4] = sqrt_softplus(x[11]) + sigmoid(x[12]) + exp_f32(x[13]) + sqrt_softplus_derivative(x[14]);
+  out[5] = sum_partials(out + 6) + uniform(philox(*fault, 1, 2).word[3]);
   if (!is_finite(x[10])) *fault = fault_word(m, 1, kFaultNotFinite);
 }
 )");
