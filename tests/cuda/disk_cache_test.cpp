@@ -1,5 +1,5 @@
 // The kernels on disk: whatever happens to the folder, the kernel is right, and compiled once.
-#include "runtime/cuda/disk_cache.h"
+#include "runtime/jit/disk_cache.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -19,6 +19,9 @@
 #include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
+
+using namespace jit;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,11 +55,11 @@ class DiskCacheTest : public testing::Test {
   }
   bool is_right(int i = 0, milliseconds compile_time = milliseconds(0)) {
     const Compiled got = get(i, compile_time);
-    return got.cubin == cubin_for(i) && got.resources.registers == 40 &&
+    return got.binary == cubin_for(i) && got.resources.registers == 40 &&
            got.resources.shared_bytes == 1024;
   }
   std::string only_file() const {
-    const std::vector<std::string> files = folder_.files(".cubin");
+    const std::vector<std::string> files = folder_.files(".kernel");
     EXPECT_EQ(files.size(), 1u);
     return files.empty() ? "" : files[0];
   }
@@ -97,7 +100,7 @@ TEST_F(DiskCacheTest, NeitherTimesNorPlacesMatter) {
   fs::rename(folder(), folder() + "-elsewhere");
   EXPECT_TRUE(find_or_make(folder() + "-elsewhere", key_for(0), []() -> Compiled {
                 throw std::logic_error("compiled");
-              }).cubin == cubin_for(0));
+              }).binary == cubin_for(0));
   EXPECT_EQ(made_, 1);
 }
 
@@ -163,7 +166,7 @@ TEST_F(DiskCacheTest, SixteenThreadsCompileOnce) {
 TEST_F(DiskCacheTest, SixteenProcessesCompileOnce) {
   EXPECT_EQ(run_children(16, waiting_, [&] { return is_right(0, milliseconds(50)); }), 16);
   EXPECT_EQ(made_, 1);
-  EXPECT_EQ(folder_.files(".cubin").size(), 1u);
+  EXPECT_EQ(folder_.files(".kernel").size(), 1u);
   EXPECT_EQ(folder_.files("").size(), 2u);  // and the lock
 }
 
@@ -205,7 +208,7 @@ TEST_F(DiskCacheTest, AProcessThatIsStoppedWhileCompilingIsWaitedForUpToALimit) 
         return Compiled{"alone", {}};
       },
       milliseconds(30));
-  EXPECT_EQ(got.cubin, "alone");
+  EXPECT_EQ(got.binary, "alone");
   kill(child, SIGKILL);
   EXPECT_FALSE(ended_well(child));
 }
@@ -237,7 +240,7 @@ TEST_F(DiskCacheTest, KillingWritersLeavesNothingWrong) {
     usleep(static_cast<useconds_t>(1500 * round));
     kill(child, SIGKILL);
     ended_well(child);
-    for (const std::string& file : folder_.files(".cubin")) {
+    for (const std::string& file : folder_.files(".kernel")) {
       EXPECT_TRUE(read_cache_file(file)) << file;
       fs::remove(file);
     }
@@ -277,7 +280,7 @@ TEST_F(DiskCacheTest, AReadOnlyFolderIsReadAndNotWritten) {
            warnings_[0].find("(Permission denied)") != std::string::npos;
   }));
   fs::permissions(folder(), fs::perms(0755));
-  EXPECT_EQ(folder_.files(".cubin").size(), 1u);
+  EXPECT_EQ(folder_.files(".kernel").size(), 1u);
 }
 
 TEST_F(DiskCacheTest, AnUnreadableFolderCostsACompilation) {
@@ -298,12 +301,12 @@ TEST_F(DiskCacheTest, AFullDiskLeavesNoPartialFile) {
   }));
   EXPECT_EQ(folder_.files("").size(), 1u);  // the lock
   EXPECT_TRUE(is_right(0));
-  EXPECT_EQ(folder_.files(".cubin").size(), 1u);
+  EXPECT_EQ(folder_.files(".kernel").size(), 1u);
 }
 
 TEST_F(DiskCacheTest, NoHomeMeansNoCacheAndOneWarning) {
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(find_or_make("", key_for(0), [] { return Compiled{"made", {}}; }).cubin, "made");
+    EXPECT_EQ(find_or_make("", key_for(0), [] { return Compiled{"made", {}}; }).binary, "made");
   }
   EXPECT_EQ(warnings_.size(), 1u);
 }

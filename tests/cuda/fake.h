@@ -339,8 +339,8 @@ inline Nvrtc make_nvrtc(const std::string& version) {
           .compile_program = compile_program,
           .get_program_log_size = get_log_size,
           .get_program_log = get_log,
-          .get_cubin_size = get_cubin_size,
-          .get_cubin = get_cubin,
+          .get_binary_size = get_cubin_size,
+          .get_binary = get_cubin,
           .destroy_program = destroy_program,
           .identity = "nvrtc " + version};
 }

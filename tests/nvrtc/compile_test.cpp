@@ -29,10 +29,10 @@ TEST(Nvrtc, CompilesForEveryArchitectureWithoutSpills) {
       const std::chrono::duration<double, std::milli> time =
           std::chrono::steady_clock::now() - begin;
       std::printf("sample %s pdl %d: %.0f ms, %zu bytes, %d registers, %d bytes shared\n", arch,
-                  pdl, time.count(), compiled.cubin.size(), compiled.resources.registers,
+                  pdl, time.count(), compiled.binary.size(), compiled.resources.registers,
                   compiled.resources.shared_bytes);
-      EXPECT_EQ(compiled.cubin.compare(0, 4, "\177ELF"), 0);
-      EXPECT_NE(compiled.cubin.find("sample_kernel"), std::string::npos);
+      EXPECT_EQ(compiled.binary.compare(0, 4, "\177ELF"), 0);
+      EXPECT_NE(compiled.binary.find("sample_kernel"), std::string::npos);
       EXPECT_GT(compiled.resources.registers, 0);
       EXPECT_EQ(compiled.resources.shared_bytes, 512);
       EXPECT_EQ(compiled.resources.spill_bytes, 0);
@@ -43,7 +43,7 @@ TEST(Nvrtc, CompilesForEveryArchitectureWithoutSpills) {
 
 TEST(Nvrtc, EqualJobsGiveEqualBytes) {
   if (!nvrtc_problem().empty()) GTEST_SKIP() << "absent: " << nvrtc_problem();
-  EXPECT_EQ(compile(job("sm_90a"), nvrtc()).cubin, compile(job("sm_90a"), nvrtc()).cubin);
+  EXPECT_EQ(compile(job("sm_90a"), nvrtc()).binary, compile(job("sm_90a"), nvrtc()).binary);
 }
 
 TEST(Nvrtc, AnErrorNamesTheLine) {
@@ -69,7 +69,7 @@ std::string binary_of(const std::string& expression) {
       "extern \"C\" __global__ void bits_kernel(float* x, float a, float b) { float y; " +
       expression + " x[0] = y; }\n";
   const Text text{"bits", "1", source.c_str()};
-  return compile({&text, {1}, {}, "sm_90a", false}, nvrtc()).cubin;
+  return compile({&text, {1}, {}, "sm_90a", false}, nvrtc()).binary;
 }
 
 TEST(Nvrtc, ContractsNothingFlushesNothingDividesExactly) {

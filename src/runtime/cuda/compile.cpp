@@ -2,12 +2,13 @@
 #include "runtime/cuda/compile.h"
 
 #include <dlfcn.h>
-#include <sys/stat.h>
 
 #include <atomic>
 #include <charconv>
 #include <mutex>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "core/message.h"
 #include "core/settings.h"
@@ -70,71 +71,15 @@ std::string start() {
   return *problem;
 }
 
-std::string define(const char* name, const std::vector<int32_t>& values) {
-  std::string text = std::string("-D") + name + "={";
-  for (size_t i = 0; i < values.size(); ++i) {
-    if (i > 0) text += ",";
-    text += std::to_string(values[i]);
-  }
-  return text + "}";
-}
-
 std::vector<std::string> options_of(const CompileJob& job) {
   std::vector<std::string> options = {
       "-arch=" + std::string(job.arch), "-std=c++17", "-default-device",
       // The bits of every backend are the same: no contraction, no flush to zero, IEEE division.
       "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true", "--ptxas-options=-v",
       std::string("-DTILEKERNELS_PDL=") + (job.pdl ? "1" : "0")};
-  options.push_back(define("TILEKERNELS_SHAPE", job.shape));
-  if (!job.tile.empty()) options.push_back(define("TILEKERNELS_TILE", job.tile));
+  for (std::string& constant : jit::constants_of(job)) options.push_back(std::move(constant));
   return options;
 }
-
-// A program that destroys itself.
-class Program {
- public:
-  Program(const Nvrtc& compiler, const Text& text) : compiler_(compiler) {
-    const std::string name = std::string(text.op) + "/cuda.cuh";
-    require(compiler_.create_program(&handle_, text.source, name.c_str(), 0, nullptr, nullptr),
-            text.op);
-  }
-  ~Program() { compiler_.destroy_program(&handle_); }
-  Program(const Program&) = delete;
-  Program& operator=(const Program&) = delete;
-
-  int compile(const std::vector<std::string>& options) {
-    std::vector<const char*> texts;
-    for (const std::string& option : options) texts.push_back(option.c_str());
-    return compiler_.compile_program(handle_, static_cast<int>(texts.size()), texts.data());
-  }
-
-  std::string log() {
-    size_t size = 0;
-    if (compiler_.get_program_log_size(handle_, &size) != 0 || size == 0) return "";
-    std::string log(size, '\0');
-    if (compiler_.get_program_log(handle_, log.data()) != 0) return "";
-    log.pop_back();  // the terminating zero
-    return log;
-  }
-
-  std::string cubin(const char* op) {
-    size_t size = 0;
-    require(compiler_.get_cubin_size(handle_, &size), op);
-    std::string cubin(size, '\0');
-    require(compiler_.get_cubin(handle_, cubin.data()), op);
-    return cubin;
-  }
-
- private:
-  void require(int result, const char* op) {
-    if (result == 0) return;
-    throw BackendError(
-        message(op, compiler_.identity + " failed: " + compiler_.get_error_string(result)));
-  }
-
-  const Nvrtc& compiler_;
-  void* handle_ = nullptr;
-};
 
 // The integer that ends right before `words` in the line, 0 when they are not there.
 int32_t number_before(std::string_view line, std::string_view words) {
@@ -165,8 +110,8 @@ std::string open_nvrtc(const std::string& library, Nvrtc& table) {
   load(table.compile_program, "nvrtcCompileProgram");
   load(table.get_program_log_size, "nvrtcGetProgramLogSize");
   load(table.get_program_log, "nvrtcGetProgramLog");
-  load(table.get_cubin_size, "nvrtcGetCUBINSize");
-  load(table.get_cubin, "nvrtcGetCUBIN");
+  load(table.get_binary_size, "nvrtcGetCUBINSize");
+  load(table.get_binary, "nvrtcGetCUBIN");
   load(table.destroy_program, "nvrtcDestroyProgram");
   if (absent != nullptr) {
     return "the compiler library " + library + " is no NVRTC of CUDA 12 or newer: it has no " +
@@ -176,12 +121,8 @@ std::string open_nvrtc(const std::string& library, Nvrtc& table) {
   int minor = 0;
   table.version(&major, &minor);
   table.identity = "nvrtc " + std::to_string(major) + "." + std::to_string(minor);
-  Dl_info info;
-  struct stat file;
-  if (dladdr(reinterpret_cast<void*>(table.version), &info) != 0 &&
-      stat(info.dli_fname, &file) == 0) {
-    table.identity += ", " + std::to_string(file.st_size) + " bytes";
-  }
+  const std::string size = jit::library_size(reinterpret_cast<const void*>(table.version));
+  if (!size.empty()) table.identity += ", " + size;
   return "";
 }
 
@@ -204,23 +145,13 @@ void replace_nvrtc(const Nvrtc* table) {
 }
 
 std::string key_of(const CompileJob& job, const Nvrtc& compiler) {
-  std::string key = std::string("op ") + job.text->op + "\ntext " + job.text->digest +
-                    "\ncompiler " + compiler.identity + "\noptions";
-  for (const std::string& option : options_of(job)) key += " " + option;
-  return key + "\n";
+  return jit::key_of(*job.text, options_of(job), compiler);
 }
 
 Compiled compile(const CompileJob& job, const Nvrtc& compiler) {
-  Program program(compiler, *job.text);
-  const int result = program.compile(options_of(job));
-  const std::string log = program.log();
-  if (result != 0) {
-    throw BackendError(message(job.text->op, compiler.identity + " cannot compile the kernel for " +
-                                                 std::string(job.arch) + ": " +
-                                                 compiler.get_error_string(result) + "\n" +
-                                                 key_of(job, compiler) + log));
-  }
-  return {program.cubin(job.text->op), parse_resources(log)};
+  jit::Output made =
+      jit::compile(job, std::string(job.text->op) + "/cuda.cuh", options_of(job), compiler);
+  return {std::move(made.binary), parse_resources(made.log)};
 }
 
 KernelResources parse_resources(std::string_view log) {

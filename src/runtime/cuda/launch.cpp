@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "core/message.h"
-#include "runtime/cuda/disk_cache.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/jit/disk_cache.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
@@ -38,11 +38,11 @@ void compile_without_device(const KernelId& id) {
   const std::string key = key_of(job, compiler);
   if (!state.keys.insert(key).second) return;
   const std::string folder = cache_dir();
-  Compiled compiled = find_or_make(folder, key, [&] { return compile(job, compiler); });
-  CompiledKernel kernel = describe(key, compiled);
-  kernel.cubin = std::move(compiled.cubin);
-  const std::string path = cache_file(folder, key);
-  if (!folder.empty() && read_cache_file(path)) kernel.path = path;
+  Compiled compiled = jit::find_or_make(folder, key, [&] { return compile(job, compiler); });
+  CompiledKernel kernel = jit::describe(key, compiled);
+  kernel.cubin = std::move(compiled.binary);
+  const std::string path = jit::cache_file(folder, key);
+  if (!folder.empty() && jit::read_cache_file(path)) kernel.path = path;
   state.kernels.push_back(std::move(kernel));
 }
 

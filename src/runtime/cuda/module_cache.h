@@ -1,49 +1,21 @@
-// Loaded kernels: from an op's text, constants and device to a function, without a lock when hot.
+// Loaded CUDA kernels: the shared caches of compiled kernels, and loading by the driver.
 #pragma once
-
-#include <atomic>
-#include <cstdint>
-#include <string>
 
 #include "runtime/cuda/compile.h"
 #include "runtime/cuda/context.h"
+#include "runtime/jit/kernel_cache.h"
 
 namespace tilekernels::cuda {
 
-/// Shape and Tile of one kernel together.
-constexpr int kMaxConstants = 64;
-
-/// What one loaded kernel is for. The constants are the Shape's, then the Tile's.
-struct KernelId {
-  struct Kind {
-    int16_t device;
-    int16_t pdl;
-    int16_t num_shape;
-    int16_t num_constants;
-  };
-  const Text* text;
-  Kind kind;
-  int32_t constants[kMaxConstants];
-};
-
-struct LoadedKernel {
-  void* function;
-  /// Dynamic shared memory that a launch may ask for so far.
-  std::atomic<int64_t> shared_bytes{0};
-};
-
-/// Null when no call has loaded it.
-LoadedKernel* find_kernel(const KernelId& id);
+using jit::find_kernel;
+using jit::forget_kernels;
+using jit::job_of;
+using jit::KernelId;
+using jit::LoadedKernel;
 
 /// Compiles or reads the kernel, and loads it: once, however many threads ask. The device's context
 /// is current.
 /// Errors: BackendError.
 LoadedKernel& load_kernel(const KernelId& id, const DeviceState& device);
-
-/// The job behind an id.
-CompileJob job_of(const KernelId& id, std::string_view arch);
-
-/// For tests: forgets every kernel.
-void forget_kernels();
 
 }  // namespace tilekernels::cuda

@@ -23,8 +23,6 @@ struct CompileOnly::State {
 CompileOnly::CompileOnly(std::string_view) { fail("CompileOnly"); }
 CompileOnly::~CompileOnly() = default;
 const std::vector<CompiledKernel>& CompileOnly::kernels() const { return state_->kernels; }
-std::vector<CompiledKernel> list_cache() { return {}; }
-int64_t clear_cache() { return 0; }
 std::string device_text_digest(std::string_view) { return ""; }
 std::vector<std::string> device_archs() { return {}; }
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "runtime/cuda/compile.h"
+#include "runtime/jit/compile.h"
 #include "tilekernels/cache.h"
 
-namespace tilekernels::cuda {
+namespace tilekernels::jit {
 
 /// How long a process waits for another one that compiles the same kernel before it compiles it
 /// itself: a holder that died has let go already, this is for one that is stopped.
@@ -35,4 +35,4 @@ std::optional<CacheFile> read_cache_file(const std::string& path);
 /// A kernel as `list_cache` shows it, but for its path.
 CompiledKernel describe(const std::string& key, const Compiled& compiled);
 
-}  // namespace tilekernels::cuda
+}  // namespace tilekernels::jit

@@ -3,7 +3,7 @@
 // A file is written under a working name and renamed, so that a reader sees all of it or none; its
 // head holds lengths and a digest, so that damage is seen. Who compiles holds a lock on one byte of
 // the file `lock`, chosen by the key: the system lets go of it when its holder dies.
-#include "runtime/cuda/disk_cache.h"
+#include "runtime/jit/disk_cache.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -24,11 +24,11 @@
 #include "tilekernels/cache.h"
 #include "tilekernels/error.h"
 
-namespace tilekernels::cuda {
+namespace tilekernels::jit {
 namespace {
 
 constexpr char kMagic[16] = "tilekernels-jit";
-constexpr std::string_view kSuffix = ".cubin";
+constexpr std::string_view kSuffix = ".kernel";
 constexpr std::string_view kWorkingSuffix = ".working-";
 constexpr std::string_view kLockName = "lock";
 constexpr off_t kMaxFileBytes = off_t{1} << 30;
@@ -42,7 +42,7 @@ struct Head {
   char magic[16];
   Digest digest;  // of all that follows it
   uint64_t key_bytes;
-  uint64_t cubin_bytes;
+  uint64_t binary_bytes;
   KernelResources resources;
 };
 static_assert(sizeof(Head) == 64);
@@ -153,11 +153,11 @@ std::string serialise(const std::string& key, const Compiled& compiled) {
   Head head{};
   std::memcpy(head.magic, kMagic, sizeof(kMagic));
   head.key_bytes = key.size();
-  head.cubin_bytes = compiled.cubin.size();
+  head.binary_bytes = compiled.binary.size();
   head.resources = compiled.resources;
   std::string bytes(reinterpret_cast<const char*>(&head), sizeof(head));
   bytes += key;
-  bytes += compiled.cubin;
+  bytes += compiled.binary;
   head.digest = digest_of(std::string_view(bytes).substr(kDigestEnd));
   std::memcpy(bytes.data(), &head, sizeof(head));
   return bytes;
@@ -283,11 +283,11 @@ CompiledKernel describe(const std::string& key, const Compiled& compiled) {
   const std::string_view options = field(key, "options");
   const KernelResources& resources = compiled.resources;
   return {.op = std::string(field(key, "op")),
-          .arch = words(options, "-arch="),
+          .arch = words(options, "-arch=") + words(options, "--npu-arch="),
           .constants = words(options, "-DTILEKERNELS_"),
           .compiler = std::string(field(key, "compiler")),
           .path = {},
-          .size_bytes = static_cast<int64_t>(compiled.cubin.size()),
+          .size_bytes = static_cast<int64_t>(compiled.binary.size()),
           .registers = resources.registers,
           .spill_bytes = resources.spill_bytes,
           .stack_bytes = resources.stack_bytes,
@@ -306,7 +306,7 @@ std::optional<CacheFile> read_cache_file(const std::string& path) {
   Head head;
   std::memcpy(&head, bytes.data(), sizeof(head));
   if (std::memcmp(head.magic, kMagic, sizeof(kMagic)) != 0 || head.key_bytes > size ||
-      head.cubin_bytes > size || sizeof(Head) + head.key_bytes + head.cubin_bytes != size ||
+      head.binary_bytes > size || sizeof(Head) + head.key_bytes + head.binary_bytes != size ||
       head.digest != digest_of(std::string_view(bytes).substr(kDigestEnd))) {
     return std::nullopt;
   }
@@ -340,16 +340,16 @@ Compiled find_or_make(const std::string& folder, const std::string& key,
   return made;
 }
 
-}  // namespace tilekernels::cuda
+}  // namespace tilekernels::jit
 
 namespace tilekernels {
 
 std::vector<CompiledKernel> list_cache() {
   std::vector<CompiledKernel> kernels;
-  for (const std::string& path : cuda::files_in(cache_dir(), cuda::is_kernel)) {
+  for (const std::string& path : jit::files_in(cache_dir(), jit::is_kernel)) {
     CompiledKernel kernel;
-    if (const std::optional<cuda::CacheFile> file = cuda::read_cache_file(path)) {
-      kernel = cuda::describe(file->key, file->compiled);
+    if (const std::optional<jit::CacheFile> file = jit::read_cache_file(path)) {
+      kernel = jit::describe(file->key, file->compiled);
     }
     kernel.path = path;
     kernels.push_back(std::move(kernel));
@@ -358,7 +358,7 @@ std::vector<CompiledKernel> list_cache() {
 }
 
 int64_t clear_cache() {
-  using namespace cuda;
+  using namespace jit;
   int64_t count = 0;
   const std::vector<std::string> paths = files_in(cache_dir(), [](std::string_view name) {
     return is_kernel(name) ||
