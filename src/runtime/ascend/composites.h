@@ -154,8 +154,10 @@ TILEKERNELS_CALLEE void number_columns(Reg<float>& d, float first, float stride,
   vadds(d, d, first, all);
 }
 
-/// out[j] = the table's value for column j · stride, j < count.
-TILEKERNELS_VF void expand(Ub<float> out, Ub<float> table, float first, float inverse, float stride,
+/// out[j] = the table's value for column j · stride, j < count. T is float or, for values that are
+/// powers of two or NaN, uint16: the bits as bf16.
+template <class T>
+TILEKERNELS_VF void expand(Ub<T> out, Ub<float> table, float first, float inverse, float stride,
                            uint32 count) {
   const Mask all = pset<float>();
   Reg<float> column;
@@ -165,24 +167,12 @@ TILEKERNELS_VF void expand(Ub<float> out, Ub<float> table, float first, float in
   for (uint16 i = 0; i < turns; ++i) {
     const Mask valid = plt<float>(count);
     look_up(value, table, column, inverse, valid);
-    vsts(out + i * kF32Lanes, value, valid);
-    vadds(column, column, stride * kF32Lanes, all);
-  }
-}
-
-/// The same for values that are powers of two or NaN, as bf16.
-TILEKERNELS_VF void expand_bf16(Ub<uint16> out, Ub<float> table, float first, float inverse,
-                                float stride, uint32 count) {
-  const Mask all = pset<float>();
-  Reg<float> column;
-  Reg<float> value;
-  number_columns(column, first, stride, all);
-  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
-  for (uint16 i = 0; i < turns; ++i) {
-    const Mask valid = plt<float>(count);
-    look_up(value, table, column, inverse, valid);
-    vshrs(as<uint32>(value), as<uint32>(value), 16, valid);
-    vsts_pack<StoreDist::kPack>(out + i * kF32Lanes, as<uint32>(value), valid);
+    if constexpr (sizeof(T) == 2) {
+      vshrs(as<uint32>(value), as<uint32>(value), 16, valid);
+      vsts_pack<StoreDist::kPack>(out + i * kF32Lanes, as<uint32>(value), valid);
+    } else {
+      vsts(out + i * kF32Lanes, value, valid);
+    }
     vadds(column, column, stride * kF32Lanes, all);
   }
 }

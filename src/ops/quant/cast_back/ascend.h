@@ -115,7 +115,7 @@ TILEKERNELS_CORE void call_widen(Ub<uint8> out, Ub<uint8> x, Ub<float> table, Ub
   if (shape.block_cols % 8 != 0) {
     return vf_call<widen<kDType, kOut, false>>("widen", out, x, table, of.first, of.inverse, cols);
   }
-  vf_call<expand>("expand", expanded, table, of.first, of.inverse, 8.0f, (cols + 7) / 8);
+  vf_call<expand<float>>("expand", expanded, table, of.first, of.inverse, 8.0f, (cols + 7) / 8);
   vf_call<widen<kDType, kOut, true>>("widen", out, x, expanded, 0.0f, 0.0f, cols);
 }
 
