@@ -84,6 +84,7 @@ enum class Inst : int32 {
   kVmax,
   kVmin,
   kVmula,
+  kVmull,
   kVabs,
   kVneg,
   kVdiv,
@@ -109,6 +110,7 @@ enum class Inst : int32 {
   kVdintlv,
   kVselr,
   kVsqz,
+  kVhist,
   kVcvt,
   kCount,
 };
@@ -129,6 +131,8 @@ constexpr bool has_inst(Inst inst, Lane lane) {
     case Inst::kVmul:
     case Inst::kVmula:
       return is_float || lane == Lane::kBF16 || is_wide_int;
+    case Inst::kVmull:
+      return lane == Lane::kU32;
     case Inst::kVabs:
     case Inst::kVneg:
       return is_signed;

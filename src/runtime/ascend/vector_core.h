@@ -320,6 +320,11 @@ void vmula(Reg<T>& d, const Reg<T>& a, const Reg<T>& b, const Mask& m) {
   static_assert(has_inst(Inst::kVmula, kLaneOf<T>), "the vector core has no such instruction");
   model::multiply_add(kLaneOf<T>, d, a, b, m);
 }
+/// The low and the high words of the products of unsigned words.
+inline void vmull(Reg<uint32>& low, Reg<uint32>& high, const Reg<uint32>& a, const Reg<uint32>& b,
+                  const Mask& m) {
+  model::multiply_wide(low, high, a, b, m);
+}
 /// Shifts by a count below the lane's width; logical for unsigned lanes, arithmetic for signed.
 template <class T>
 void vshls(Reg<T>& d, const Reg<T>& a, int32 count, const Mask& m) {
@@ -439,6 +444,13 @@ template <class T>
 void vsqz(Reg<T>& d, const Reg<T>& s, const Mask& m) {
   static_assert(has_inst(Inst::kVsqz, kLaneOf<T>));
   model::squeeze(lane_bytes(kLaneOf<T>), d, s, m, false);
+}
+
+/// Counts active bytes by their value: d[n] += how many are n (kUpper: n + 128), n = 0..127, modulo
+/// 2^16.
+template <bool kUpper>
+void vhist(Reg<uint16>& d, const Reg<uint8>& s, const Mask& m) {
+  model::histogram(kUpper, d, s, m);
 }
 
 // Streams of squeezed lanes: clear_ar once, then vsqz_count and vstur in turn, vstar at the end.

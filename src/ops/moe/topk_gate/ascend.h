@@ -9,6 +9,7 @@
 #pragma once
 
 #include "ops/moe/topk_gate/op.h"
+#include "runtime/ascend/faults.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::topk_gate_kernel {
@@ -19,7 +20,6 @@ constexpr int32 kChunkRegs = 4;                 // fewest cycles of 1, 2, 4, 6 a
 constexpr int32 kCarry = kMaxTopk;              // positions of the best so far
 // New experts of a chunk that takes so many registers
 constexpr int32 chunk_of(int32 regs) { return regs * kF32Lanes - kCarry; }
-constexpr int32 kNoFaultRow = 0x7FFFFFFF;
 constexpr int32 kNotFiniteBits = static_cast<int32>(numerics::kInfBits);
 
 /// Tile constants.
@@ -33,7 +33,7 @@ constexpr int64 ub_bytes(const Tile& tile) {
   const int64 scores = tile.stages * (kWhole * 4 + kTail);
   const int64 out = tile.stages * (kVectorBytes + kTail);
   constexpr int64 keys_and_ids = 2 * ((kCarry + kWhole) * 4 + kTail);
-  return scores + out + keys_and_ids + 3 * (kVectorBytes + kTail);
+  return scores + out + keys_and_ids + (kVectorBytes + kTail) + kFaultUbBytes;
 }
 
 // Keys of the active scores, others taken; `largest` gathers absolute bits for the fault.
@@ -55,19 +55,14 @@ TILEKERNELS_CALLEE void make_keys(Reg<int32>& key, Reg<int32>& largest, Reg<floa
   vsel(key, key, t, valid);
 }
 
-// The lowest faulty row of this core, by lane.
-TILEKERNELS_CALLEE void note_fault(Ub<int32> faults, const Reg<int32>& largest, int32 row,
-                                   const Mask& all) {
-  Reg<int32> known;
+// Notes a row with a score that is not finite.
+TILEKERNELS_CALLEE void note_row(Ub<int32> faults, const Reg<int32>& largest, int32 row,
+                                 const Mask& all) {
   Reg<int32> mine;
   Mask is_bad;
   vcmps<Cmp::kGe>(is_bad, largest, kNotFiniteBits, all);
-  vlds(known, faults);
   vdup(mine, row, all);
-  vsel(mine, mine, known, is_bad);
-  vmin(known, known, mine, all);
-  mem_bar<Bar::kVldVst>();
-  vsts(faults, known, all);
+  note_faults(faults, mine, is_bad, all);
 }
 
 // Sorts the R keys of every lane, and their ids, descending; equal keys stay in order.
@@ -179,7 +174,7 @@ TILEKERNELS_VF void select_row(Ub<float> scores, Ub<uint32> out, Ub<int32> best_
       const Mask valid = prefix<int32>((num_experts + missing) / kRegs);
       make_keys(keys[r], largest, dealt[r], valid, all);
     }
-    note_fault(faults, largest, row, all);
+    note_row(faults, largest, row, all);
   }
   number_experts(ids, all);
   sort_lanes(keys, ids, all);
@@ -217,7 +212,7 @@ TILEKERNELS_VF void select_chunk(Ub<float> scores, Ub<int32> keys, Ub<int32> ids
       vci(id, first + i * kF32Lanes);
       vsts(ids + kCarry + i * kF32Lanes, id, all);
     }
-    note_fault(faults, largest, row, all);
+    note_row(faults, largest, row, all);
   }
   mem_bar<Bar::kVstVld>();
   Reg<int32> dealt_keys[kRegs];
@@ -232,38 +227,6 @@ TILEKERNELS_VF void select_chunk(Ub<float> scores, Ub<int32> keys, Ub<int32> ids
 TILEKERNELS_VF void finish_row(Ub<uint32> out, Ub<int32> ids, uint16 num_topk) {
   const Mask all = pset<int32>();
   store_ids(out, ids, num_topk, all);
-}
-
-TILEKERNELS_VF void clear_faults(Ub<int32> faults) {
-  const Mask all = pset<int32>();
-  Reg<int32> none;
-  vdup(none, kNoFaultRow, all);
-  vsts(faults, none, all);
-}
-
-TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
-  const Mask all = pset<int32>();
-  Reg<int32> rows;
-  vlds(rows, faults);
-  vcmin(rows, rows, all);
-  vst_first(lowest, rows);
-}
-
-// The error word of this core, if one of its rows has a fault.
-TILEKERNELS_CORE void report_fault(const TopkGateArgs& args, Ub<int32> faults) {
-  const Ub<int32> word = ub_alloc<int32>("fault word", 8);
-  vf_call<lowest_fault>("lowest_fault", word, faults);
-  set_flag<Pipe::kV, Pipe::kS>(0);
-  wait_flag<Pipe::kV, Pipe::kS>(0);
-  const int32 turn = get_value(word, 0);
-  if (turn == kNoFaultRow) return;
-  const int64 row = block_idx() + turn * block_num();
-  const uint64 fault = numerics::fault_word(row, kTopkGateId, numerics::kFaultNotFinite);
-  set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
-  set_value(word, 1, static_cast<int32>(fault >> 32));
-  set_flag<Pipe::kS, Pipe::kMte3>(0);
-  wait_flag<Pipe::kS, Pipe::kMte3>(0);
-  copy_out(gm(args.fault + block_idx() * (kBlockBytes / 8)), word, {1, 8});
 }
 
 template <int32 kRegs>
@@ -336,8 +299,7 @@ TILEKERNELS_CORE void chunked_rows(const TopkGateArgs& args, const TopkGateShape
 
 TILEKERNELS_CORE void run(const TopkGateArgs& args, const TopkGateShape& shape, const Tile& tile) {
   prologue();
-  const Ub<int32> faults = ub_alloc<int32>("fault rows", kF32Lanes);
-  vf_call<clear_faults>("clear_faults", faults);
+  const Ub<int32> faults = alloc_faults();
   switch (numerics::ceil_div(shape.num_experts, kF32Lanes)) {
     case 1:
       whole_rows<1>(args, shape, tile, faults);
@@ -360,7 +322,8 @@ TILEKERNELS_CORE void run(const TopkGateArgs& args, const TopkGateShape& shape, 
     default:
       chunked_rows<kChunkRegs>(args, shape, tile, faults);
   }
-  report_fault(args, faults);
+  report_faults(args.fault, faults, kTopkGateId, numerics::kFaultNotFinite,
+                [](int32 turn) { return block_idx() + turn * block_num(); });
   barrier_all();
 }
 

@@ -201,6 +201,25 @@ void multiply_add(Lane lane, RegBits& d, const RegBits& a, const RegBits& b, con
   }
 }
 
+void multiply_wide(RegBits& low, RegBits& high, const RegBits& a, const RegBits& b, const Mask& m) {
+  count(Inst::kVmull, Lane::kU32);
+  check_mask(m, 4);
+  if (&low == &high) core().fail(HazardKind::kBadIndex, "both halves of a product in one register");
+  const Lanes<uint32> x(a);
+  const Lanes<uint32> y(b);
+  Lanes<uint32> lows;
+  Lanes<uint32> highs;
+  for (int32 i = 0; i < Lanes<uint32>::kCount; ++i) {
+    const uint64 product = uint64{x.at[i]} * y.at[i];
+    lows.at[i] = static_cast<uint32>(product);
+    highs.at[i] = static_cast<uint32>(product >> 32);
+  }
+  merge_poison(low, a, b, m, 4);
+  std::copy(std::begin(low.poison), std::end(low.poison), high.poison);
+  put(low, lows, m);
+  put(high, highs, m);
+}
+
 void shift(Inst inst, Lane lane, RegBits& d, const RegBits& a, int32 by, const Mask& m) {
   const int32 width = lane_bytes(lane);
   count(inst, lane);

@@ -7,12 +7,12 @@ namespace tilekernels::ascend::model {
 
 const char* name(Inst inst) {
   static constexpr const char* kNames[] = {
-      "pset",      "plt",       "plogic",  "vlds",     "vld_deintlv", "vldu",    "vgather", "vsts",
-      "vst_first", "vst_intlv", "vstu",    "vscatter", "vstur",       "mem_bar", "vadd",    "vsub",
-      "vmul",      "vmax",      "vmin",    "vmula",    "vabs",        "vneg",    "vdiv",    "vsqrt",
-      "vexp",      "vln",       "vand",    "vor",      "vxor",        "vnot",    "vshl",    "vshr",
-      "vcmp",      "vsel",      "vdup",    "vmov",     "vci",         "vcadd",   "vcmax",   "vcmin",
-      "vcgmax",    "vintlv",    "vdintlv", "vselr",    "vsqz",        "vcvt"};
+      "pset",      "plt",       "plogic", "vlds",     "vld_deintlv", "vldu",    "vgather", "vsts",
+      "vst_first", "vst_intlv", "vstu",   "vscatter", "vstur",       "mem_bar", "vadd",    "vsub",
+      "vmul",      "vmax",      "vmin",   "vmula",    "vmull",       "vabs",    "vneg",    "vdiv",
+      "vsqrt",     "vexp",      "vln",    "vand",     "vor",         "vxor",    "vnot",    "vshl",
+      "vshr",      "vcmp",      "vsel",   "vdup",     "vmov",        "vci",     "vcadd",   "vcmax",
+      "vcmin",     "vcgmax",    "vintlv", "vdintlv",  "vselr",       "vsqz",    "vhist",   "vcvt"};
   static_assert(sizeof(kNames) / sizeof(kNames[0]) == kNumInsts);
   return kNames[static_cast<int32>(inst)];
 }
@@ -60,6 +60,10 @@ Cycles cycles_of(Inst inst, Lane lane) {
       return {2.0, 0.0};  // 32 lanes of 4 bytes a cycle, 64 of 2
     case Inst::kVselr:
       return {4.0, 4.0};  // 16 lanes of 4 bytes, 32 of 2
+    case Inst::kVmull:
+      return {1.0, 4.0};  // two products of half rate
+    case Inst::kVhist:
+      return {8.0, 8.0};  // 32 bytes a cycle
     case Inst::kVsqz:
       return {5.0, 5.0};  // 12.8 lanes of 4 bytes, 25.6 of 2
     case Inst::kVldDeintlv:

@@ -100,6 +100,7 @@ void binary_scalar(Inst inst, Lane lane, RegBits& d, const RegBits& a, const voi
                    const Mask& m);
 void unary(Inst inst, Lane lane, RegBits& d, const RegBits& a, const Mask& m);
 void multiply_add(Lane lane, RegBits& d, const RegBits& a, const RegBits& b, const Mask& m);
+void multiply_wide(RegBits& low, RegBits& high, const RegBits& a, const RegBits& b, const Mask& m);
 void shift(Inst inst, Lane lane, RegBits& d, const RegBits& a, int32 count, const Mask& m);
 void divide(bool fast, RegBits& d, const RegBits& a, const RegBits& b, const Mask& m);
 void square_root(bool fast, RegBits& d, const RegBits& a, const Mask& m);
@@ -117,6 +118,7 @@ void interleave(int32 lane_bytes, RegBits& d0, RegBits& d1, const RegBits& a, co
 void deinterleave(int32 lane_bytes, RegBits& d0, RegBits& d1, const RegBits& a, const RegBits& b);
 void permute(int32 lane_bytes, RegBits& d, const RegBits& s, const RegBits& idx);
 void squeeze(int32 lane_bytes, RegBits& d, const RegBits& s, const Mask& m, bool count_bytes);
+void histogram(bool upper, RegBits& d, const RegBits& s, const Mask& m);
 void clear_ar();
 void stream_store(UbPlace ub, const RegBits& s, Stream& stream);
 void stream_flush(Stream& stream);

@@ -181,4 +181,17 @@ void block_max(Lane lane, RegBits& d, const RegBits& a, const Mask& m) {
   visit_lane(lane, run);
 }
 
+void histogram(bool upper, RegBits& d, const RegBits& s, const Mask& m) {
+  count(Inst::kVhist, Lane::kU8);
+  check_mask(m, 1);
+  check_defined(s, m, 1, "a histogram");
+  Lanes<uint16> counts(d);
+  for (int32 i = 0; i < kVectorBytes; ++i) {
+    if (!bit(m.bits, i) || (s.bytes[i] >= 128) != upper) continue;
+    uint16& bin = counts.at[s.bytes[i] % 128];
+    bin = static_cast<uint16>(bin + 1);
+  }
+  std::memcpy(d.bytes, counts.at, kVectorBytes);  // undefined lanes stay so
+}
+
 }  // namespace tilekernels::ascend::model

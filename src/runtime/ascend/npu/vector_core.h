@@ -372,6 +372,11 @@ template <class T> TILEKERNELS_CALLEE void vshls(Reg<T>& d, const Reg<T>& a, int
 template <class T> TILEKERNELS_CALLEE void vshrs(Reg<T>& d, const Reg<T>& a, int32 count, const Mask& m) { api::ShiftRights(raw(d), raw(a), static_cast<int16_t>(count), raw(m)); }
 // clang-format on
 
+TILEKERNELS_CALLEE void vmull(Reg<uint32>& low, Reg<uint32>& high, const Reg<uint32>& a,
+                              const Reg<uint32>& b, const Mask& m) {
+  api::Mull(raw(low), raw(high), raw(a), raw(b), raw(m));
+}
+
 enum class Precision { kExact, kFast };
 inline constexpr api::DivSpecificMode kExactDiv{api::MaskMergeMode::ZEROING, true,
                                                 AscendC::DivAlgo::PRECISION_0ULP_FTZ_FALSE};
@@ -472,6 +477,12 @@ TILEKERNELS_CALLEE void vselr(Reg<T>& d, const Reg<T>& s, const Reg<I>& idx) {
 template <class T>
 TILEKERNELS_CALLEE void vsqz(Reg<T>& d, const Reg<T>& s, const Mask& m) {
   api::Squeeze(raw(d), raw(s), raw(m));
+}
+template <bool kUpper>
+TILEKERNELS_CALLEE void vhist(Reg<uint16>& d, const Reg<uint8>& s, const Mask& m) {
+  using B = api::HistogramsBinType;
+  api::Histograms<uint8, uint16, kUpper ? B::BIN1 : B::BIN0, api::HistogramsType::FREQUENCY>(
+      raw(d), raw(s), raw(m));
 }
 using StreamPlace = api::UnalignRegForStore;
 TILEKERNELS_CALLEE void clear_ar() { api::ClearSpr<AscendC::SpecialPurposeReg::AR>(); }

@@ -1,0 +1,70 @@
+// How a kernel finds the lowest faulty row of its core and reports it.
+//
+// Vector functions keep, lane by lane, the lowest faulty item, counted in 31 bits from the core's
+// own first; the core's end turns the lowest of them into its error word.
+#pragma once
+
+#include "numerics/fault.h"
+#include "runtime/ascend/ring.h"
+
+namespace tilekernels::ascend {
+
+constexpr int32 kNoFaultItem = 0x7FFFFFFF;
+/// Bytes of UB that the buffers for faults take, readable tails included.
+constexpr int64 kFaultUbBytes = 3 * kVectorBytes + kBlockBytes;
+
+TILEKERNELS_VF void clear_faults(Ub<int32> faults) {
+  const Mask all = pset<int32>();
+  Reg<int32> none;
+  vdup(none, kNoFaultItem, all);
+  vsts(faults, none, all);
+}
+
+/// The buffer of a core's faults, by lane; none yet.
+TILEKERNELS_CORE Ub<int32> alloc_faults() {
+  const Ub<int32> faults = ub_alloc<int32>("faults", kF32Lanes);
+  vf_call<clear_faults>("clear_faults", faults);
+  return faults;
+}
+
+/// Lowers the lanes of `faults` to their `item` where `is_bad`. Nothing else touches `faults` in
+/// the same vector function.
+TILEKERNELS_CALLEE void note_faults(Ub<int32> faults, const Reg<int32>& item, const Mask& is_bad,
+                                    const Mask& all) {
+  Reg<int32> known;
+  Reg<int32> mine;
+  vlds(known, faults);
+  vsel(mine, item, known, is_bad);
+  vmin(known, known, mine, all);
+  mem_bar<Bar::kVldVst>();
+  vsts(faults, known, all);
+}
+
+TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
+  const Mask all = pset<int32>();
+  Reg<int32> items;
+  vlds(items, faults);
+  vcmin(items, items, all);
+  vst_first(lowest, items);
+}
+
+/// At the end of a kernel: writes this core's error word if one of its items is faulty.
+/// row_of(item) is the row of the core's item.
+template <class RowOf>
+TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, int32 kind,
+                                    const RowOf& row_of) {
+  const Ub<int32> word = ub_alloc<int32>("fault word", kBlockBytes / 4);
+  vf_call<lowest_fault>("lowest_fault", word, faults);
+  set_flag<Pipe::kV, Pipe::kS>(0);
+  wait_flag<Pipe::kV, Pipe::kS>(0);
+  const int32 item = get_value(word, 0);
+  if (item == kNoFaultItem) return;
+  const uint64 fault = numerics::fault_word(row_of(item), op, kind);
+  set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
+  set_value(word, 1, static_cast<int32>(fault >> 32));
+  set_flag<Pipe::kS, Pipe::kMte3>(0);
+  wait_flag<Pipe::kS, Pipe::kMte3>(0);
+  copy_out(gm(words + block_idx() * (kBlockBytes / 8)), word, {1, 8});
+}
+
+}  // namespace tilekernels::ascend
