@@ -22,4 +22,31 @@ TensorSpec topk_gate_spec(const TensorSpec& scores, int num_topk);
 void topk_gate_out(const TensorView& topk_idx, const TensorView& scores, int num_topk,
                    const Call& call = {});
 
+/// What `normalize_weight` returns.
+struct NormalizedWeights {
+  Tensor denominator;         ///< (num_tokens)
+  Tensor normalized_weights;  ///< (num_tokens, num_topk)
+};
+struct NormalizedWeightsSpec {
+  TensorSpec denominator;
+  TensorSpec normalized_weights;
+};
+
+/// Divides the weights of every token by their sum.
+///
+/// Args:
+///   topk_weights: (num_tokens, num_topk) f32, contiguous; num_topk in 1..32.
+/// Returns: denominator (num_tokens) f32 and normalized_weights (num_tokens, num_topk) f32,
+///   contiguous.
+/// Errors: std::invalid_argument for shape, dtype, stride or range. No DataError: NaN and Inf
+///   follow IEEE.
+/// Numerics: the sum of 32 slots, absent ones +0, by the tree in which slot i takes slot i + 16,
+///   then i + 8, 4, 2, 1; then + 1e-20, so a row of zeros stays one; division correctly rounded.
+///   The denominator has the bits of the gate's. NaN is canonical.
+/// Source: TileKernels `normalize_weight`.
+NormalizedWeights normalize_weight(const TensorView& topk_weights, const Call& call = {});
+NormalizedWeightsSpec normalize_weight_spec(const TensorSpec& topk_weights);
+void normalize_weight_out(const TensorView& denominator, const TensorView& normalized_weights,
+                          const TensorView& topk_weights, const Call& call = {});
+
 }  // namespace tilekernels

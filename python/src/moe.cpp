@@ -19,5 +19,19 @@ const OpRegistration kTopkGate(
       topk_gate_out(topk_idx, scores, num_topk, call.options(scores.device));
     });
 
+const OpRegistration kNormalizeWeight(
+    "normalize_weight", "normalize_weight",
+    [](PyCall& call) {
+      const NormalizedWeightsSpec spec = normalize_weight_spec(call.spec());
+      call.give({spec.denominator, spec.normalized_weights});
+    },
+    [](PyCall& call) {
+      const TensorView denominator = call.tensor();
+      const TensorView normalized_weights = call.tensor();
+      const TensorView topk_weights = call.tensor();
+      normalize_weight_out(denominator, normalized_weights, topk_weights,
+                           call.options(topk_weights.device));
+    });
+
 }  // namespace
 }  // namespace tilekernels::python

@@ -112,8 +112,9 @@ def test_every_op_has_three_forms(header, module):
         assert callable(getattr(module, name))
 
 
-def test_topk_gate():
-    check("topk_gate", moe.topk_gate, ops("moe.h")["topk_gate"])
+@pytest.mark.parametrize("name", ops("moe.h"))
+def test_moe(name):
+    check(name, getattr(moe, name), ops("moe.h")[name])
 
 
 # The place of the arguments that Python alone has, and of x_block_size, is the reference package's.

@@ -55,6 +55,14 @@ def test_topk_gate(case, backend):
     same_bytes(got, case.outputs["topk_idx"])
 
 
+@pytest.mark.parametrize("case", cases("normalize_weight"))
+def test_normalize_weight(case, backend):
+    denominator, normalized_weights = moe.normalize_weight(
+        case.inputs["topk_weights"], backend=backend)
+    same_bytes(denominator, case.outputs["denominator"])
+    same_bytes(normalized_weights, case.outputs["normalized"])
+
+
 @pytest.mark.parametrize("case", cases("per_token_cast"))
 def test_per_token_cast(case, backend):
     args = case.args

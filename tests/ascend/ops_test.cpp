@@ -31,6 +31,8 @@ const char* const kCases[] = {
     "topk_gate/tokens=9,experts=72,topk=6",
     "topk_gate/tokens=2,experts=1000,topk=10",
     "topk_gate/tokens=9,experts=256,topk=8,data=bits",
+    "normalize_weight/tokens=257,topk=6",
+    "normalize_weight/tokens=130,topk=32",
     "per_token_cast/tokens=5,hidden=160,x=f32,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
     "per_token_cast/tokens=3,hidden=192,x=bf16,fmt=e4m3,block=1x128,sf=f32-row",
     "per_token_cast/tokens=17,hidden=96,x=f16,fmt=e2m1,block=1x64,sf=ue8m0-col-ascend",

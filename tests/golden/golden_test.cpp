@@ -36,8 +36,9 @@ struct Recorded {
   size_t later;
 };
 constexpr Recorded kRecorded[] = {
-    {"topk_gate", 16, 0}, {"per_token_cast", 97, 0}, {"per_token_cast_requant", 7, 0},
-    {"cast_back", 36, 0}, {"per_block_cast", 19, 0}, {"per_token_cast_variants", 24, 12},
+    {"topk_gate", 16, 0},       {"per_token_cast", 97, 0}, {"per_token_cast_requant", 7, 0},
+    {"cast_back", 36, 0},       {"per_block_cast", 19, 0}, {"per_token_cast_variants", 24, 12},
+    {"normalize_weight", 5, 0},
 };
 constexpr char kLaterOp[] = "per_token_cast_and_cast_back";
 
@@ -138,13 +139,16 @@ class GoldenFile {
   std::vector<Case> cases_;
 };
 
-// Calls visit(logical offset, storage offset) in bytes for every element of a 2-D tensor.
+// Calls visit(logical offset, storage offset) in bytes for every element of a tensor of rank 1
+// or 2.
 template <class Visit>
 void for_each_element(const TensorSpec& spec, const Visit& visit) {
   const int64_t size = size_bytes(spec.dtype);
+  const int64_t cols = spec.rank() == 2 ? spec.size(1) : 1;
+  const int64_t col_stride = spec.rank() == 2 ? spec.stride(1) : 1;
   for (int64_t m = 0; m < spec.size(0); ++m) {
-    for (int64_t k = 0; k < spec.size(1); ++k) {
-      visit((m * spec.size(1) + k) * size, (m * spec.stride(0) + k * spec.stride(1)) * size);
+    for (int64_t k = 0; k < cols; ++k) {
+      visit((m * cols + k) * size, (m * spec.stride(0) + k * col_stride) * size);
     }
   }
 }
@@ -225,6 +229,10 @@ Results run(const std::string& function, const Case& test, const Call& call) {
   const Json& args = test.args;
   if (function == "topk_gate") {
     return {{"topk_idx", topk_gate(in.at("scores"), args.at("num_topk"), call)}};
+  }
+  if (function == "normalize_weight") {
+    const NormalizedWeights normalized = normalize_weight(in.at("topk_weights"), call);
+    return {{"denominator", normalized.denominator}, {"normalized", normalized.normalized_weights}};
   }
   const Tensor& x = in.at("x");
   const DType fmt = format_of(args);
