@@ -46,6 +46,8 @@ std::vector<Setting> settings() {
        "whether faults in the data are reported"},
       {"TILEKERNELS_CACHE_DIR", cache_dir().empty() ? "none" : cache_dir(),
        "folder of compiled CUDA kernels"},
+      {"TILEKERNELS_CUDA_LIBRARY", text_of("TILEKERNELS_CUDA_LIBRARY", "libcuda.so.1"),
+       "driver of the cuda backend"},
       {"TILEKERNELS_NVRTC_LIBRARY", text_of("TILEKERNELS_NVRTC_LIBRARY", "searched"),
        "compiler of CUDA kernels"},
   };

@@ -212,6 +212,11 @@ void set_cache_dir(std::string folder) {
   cache_dir_setting().folder = std::move(folder);
 }
 
+std::string cuda_library() {
+  const char* path = environment("TILEKERNELS_CUDA_LIBRARY");
+  return path == nullptr ? "" : path;
+}
+
 std::string nvrtc_library() {
   const char* path = environment("TILEKERNELS_NVRTC_LIBRARY");
   return path == nullptr ? "" : path;

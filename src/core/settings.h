@@ -11,6 +11,9 @@ namespace tilekernels {
 float amax_clamp_or_default(const char* op, const std::optional<float>& clamp, DType fmt,
                             bool use_e4m3_sf);
 
+/// The CUDA driver's library that TILEKERNELS_CUDA_LIBRARY names; empty when it names none.
+std::string cuda_library();
+
 /// The NVRTC library that TILEKERNELS_NVRTC_LIBRARY names; empty when it names none.
 std::string nvrtc_library();
 

@@ -35,6 +35,15 @@ TEST(OpenDriver, SaysThatTheLibraryIsTooOld) {
             "the NVIDIA driver is too old: libm.so.6 has no cuInit; CUDA 12.0 is needed");
 }
 
+TEST(OpenDriver, TheNamedLibraryIsTheOnlyCandidate) {
+  setenv("TILEKERNELS_CUDA_LIBRARY", "/nowhere/libcuda.so", 1);
+  replace_driver(nullptr);
+  EXPECT_NE(driver_problem().find("/nowhere/libcuda.so"), std::string::npos) << driver_problem();
+  EXPECT_THROW(driver(), BackendError);
+  unsetenv("TILEKERNELS_CUDA_LIBRARY");
+  replace_driver(nullptr);
+}
+
 TEST(Status, NamesDevicesDriverAndCompiler) {
   fake::Machine machine{.capabilities = {{9, 0}, {8, 6}}};
   const fake::Install install(machine);

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "core/message.h"
+#include "core/settings.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
@@ -73,7 +74,8 @@ std::string start() {
   const Driver* table = replacement;
   std::string found;
   if (table == nullptr) {
-    found = open_driver(kLibrary, machine_table);
+    const std::string named = cuda_library();
+    found = open_driver(named.empty() ? kLibrary : named.c_str(), machine_table);
     table = &machine_table;
   }
   if (found.empty()) found = initialise(*table);

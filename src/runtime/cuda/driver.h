@@ -86,7 +86,8 @@ struct Driver {
   int (*mem_free_async)(uint64_t address, void* stream);
 };
 
-/// The driver, opened and initialised by the first call.
+/// The driver, opened and initialised by the first call: the library of TILEKERNELS_CUDA_LIBRARY;
+/// else libcuda.so.1.
 /// Errors: BackendError with `driver_problem()`.
 const Driver& driver();
 
