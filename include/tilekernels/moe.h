@@ -1,6 +1,8 @@
 // Mixture-of-experts routing.
 #pragma once
 
+#include <optional>
+
 #include "tilekernels/stream.h"
 #include "tilekernels/tensor.h"
 
@@ -48,5 +50,188 @@ NormalizedWeights normalize_weight(const TensorView& topk_weights, const Call& c
 NormalizedWeightsSpec normalize_weight_spec(const TensorSpec& topk_weights);
 void normalize_weight_out(const TensorView& denominator, const TensorView& normalized_weights,
                           const TensorView& topk_weights, const Call& call = {});
+
+/// How a router turns logits into scores.
+enum class ScoringFunc : int32_t {
+  kSqrtSoftplus,  ///< √(ln(1 + e^x)): DeepSeek-V4
+  kSigmoid,       ///< 1 / (1 + e^-x): DeepSeek-V3 and V3.2, Kimi K2, GLM-4.5
+  kSoftmax,       ///< over all experts of the token: Mixtral, Qwen-MoE, DeepSeek-V2-Lite
+};
+
+/// The options of `moe_topk_gate_forward` that are no tensors.
+///
+/// What models take, by the names of their configuration files: DeepSeek-V3 and V3.2: kSigmoid,
+/// num_groups = n_group, num_topk_groups = topk_group, routed_scaling_factor, norm_topk_prob, bias
+/// = e_score_correction_bias. V4: kSqrtSoftplus without groups; layers that route by token id give
+/// their experts through fix_routing_mask. Kimi K2, GLM-4.5: as V3, without groups. Qwen-MoE:
+/// kSoftmax, norm_topk_prob as configured. Mixtral, gpt-oss: kSoftmax with norm_topk_prob, equal to
+/// a softmax over the chosen logits but for rounding. DeepSeek-V2-Lite: kSoftmax without
+/// norm_topk_prob. (V2 ranks a group by its largest score, not by the sum of two: no option.)
+struct MoeTopkGateOptions {
+  bool use_shared_as_routed = false;
+  int num_shared_experts = 0;  ///< 1 or 2 with `use_shared_as_routed`, not looked at without
+  float routed_scaling_factor = 1.0f;
+  int ep_rank = 0;
+  ScoringFunc scoring_func = ScoringFunc::kSqrtSoftplus;
+  bool norm_topk_prob = true;  ///< divide the weights of a token by their sum
+  int num_groups = 0;          ///< 0: experts are not grouped
+  int num_topk_groups = 0;     ///< equal to num_groups: no limit
+  bool save_scores = false;    ///< for the backward pass
+};
+
+/// The optional tensors of `moe_topk_gate_forward`. Contiguous but where said otherwise.
+struct MoeTopkGateInputSpecs {
+  std::optional<TensorSpec> mask;               ///< num_tokens elements, bool
+  std::optional<TensorSpec> bias;               ///< (num_experts,) f32
+  std::optional<TensorSpec> image_bias;         ///< (num_experts,) f32
+  std::optional<TensorSpec> image_token_mask;   ///< (num_tokens,) bool
+  std::optional<TensorSpec> fix_routing_mask;   ///< (num_tokens,) bool
+  std::optional<TensorSpec> to_physical_map;    ///< (num_logical, num_copies) i32
+  std::optional<TensorSpec> logical_count;      ///< (num_logical,) i32
+  std::optional<TensorSpec> unmapped_topk_idx;  ///< (num_tokens, num_topk) i64, any row stride
+  std::optional<TensorSpec> force_random;       ///< (num_tokens,) bool
+};
+struct MoeTopkGateInputs {
+  std::optional<TensorView> mask;
+  std::optional<TensorView> bias;
+  std::optional<TensorView> image_bias;
+  std::optional<TensorView> image_token_mask;
+  std::optional<TensorView> fix_routing_mask;
+  std::optional<TensorView> to_physical_map;
+  std::optional<TensorView> logical_count;
+  std::optional<TensorView> unmapped_topk_idx;  ///< read and written
+  std::optional<TensorView> force_random;
+};
+
+/// What a gate returns.
+struct RoutingSpec {
+  TensorSpec topk_idx;
+  TensorSpec topk_weights;
+  std::optional<TensorSpec> scores{};
+};
+struct RoutingView {
+  TensorView topk_idx;
+  TensorView topk_weights;
+  std::optional<TensorView> scores{};
+};
+struct RoutingTensor {
+  Tensor topk_idx;
+  Tensor topk_weights;
+  std::optional<Tensor> scores{};
+};
+
+/// Routes every token to its experts: scores of the logits, a selection by score and bias, weights
+/// of the chosen scores, and where the experts lie.
+///
+/// Args:
+///   logits: (num_tokens, num_experts) f32, contiguous, finite.
+///   num_topk: routed experts per token, in 1..min(num_experts, 32).
+///   options: see there. num_topk and num_shared_experts are at most 32 together. num_groups is at
+///     most 32 and divides num_experts into groups of at least 2, of which num_topk_groups hold at
+///     least num_topk experts. ep_rank: chooses copies, and seeds force_random.
+///   inputs, each optional:
+///     mask: false for a padding token: ids -1, weights 0; its logits may be anything.
+///     bias: added to the scores for the selection alone. -Inf forbids an expert while num_topk
+///       others are there.
+///     image_bias, image_token_mask: together; image tokens take image_bias instead of bias.
+///     fix_routing_mask: true takes the token's experts from unmapped_topk_idx, which must be
+///     there. to_physical_map, logical_count: together; num_logical = num_experts +
+///     num_shared_experts.
+///       Token t takes copy (ep_rank + 23333 t) mod logical_count[i] of expert i.
+///     unmapped_topk_idx: receives the routed experts before the map; -1 for masked and random
+///     ones. force_random: true for a token that takes random physical experts and weights, the
+///     same ones
+///       at every call: they depend on ep_rank and the token's number.
+/// Returns: topk_idx (num_tokens, num_topk + num_shared_experts) i64 and topk_weights f32 of the
+///   same shape, contiguous: routed slots by falling selection score, then the shared experts,
+///   which have the indices from num_experts on and weight 1. scores (num_tokens, num_experts) f32,
+///   without bias, with `save_scores`; zeros for masked and random tokens.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a token that is
+///   neither masked nor random with a logit that is not finite, a bias that is NaN, a fixed expert
+///   outside [0, num_experts), a count outside 1..num_copies or a negative entry of the map; and
+///   for a random token with fewer physical experts than slots. Other tokens are right, and the
+///   outputs of that one defined: a bad id is -1.
+/// Numerics: selection is by z = score + bias (kSoftmax: logit + bias) in f32, larger ones first,
+///   equal ones by ascending index, each expert once. With groups: the num_topk_groups groups of
+///   the largest sums of their two largest z take part. weight = score / (sum of the num_topk
+///   scores, as a tree of 32 slots by xor 16, 8, 4, 2, 1, + 1e-20) * routed_scaling_factor, each
+///   step rounded to f32; without norm_topk_prob score * routed_scaling_factor. Scores are by own
+///   functions, see docs/numerics.md, so that every backend gives the same bits.
+/// Source: TileKernels `moe_topk_gate_forward`; DeepSeek-V3 for groups. Random experts:
+///   Philox4x32-10 with key ep_rank and counter (0, 32 token + slot).
+RoutingTensor moe_topk_gate_forward(const TensorView& logits, int num_topk,
+                                    const MoeTopkGateOptions& options = {},
+                                    const MoeTopkGateInputs& inputs = {}, const Call& call = {});
+RoutingSpec moe_topk_gate_forward_spec(const TensorSpec& logits, int num_topk,
+                                       const MoeTopkGateOptions& options = {},
+                                       const MoeTopkGateInputSpecs& inputs = {});
+void moe_topk_gate_forward_out(const RoutingView& out, const TensorView& logits, int num_topk,
+                               const MoeTopkGateOptions& options = {},
+                               const MoeTopkGateInputs& inputs = {}, const Call& call = {});
+
+/// `moe_topk_gate_forward` by its other name.
+RoutingTensor moe_topk_gate(const TensorView& logits, int num_topk,
+                            const MoeTopkGateOptions& options = {},
+                            const MoeTopkGateInputs& inputs = {}, const Call& call = {});
+RoutingSpec moe_topk_gate_spec(const TensorSpec& logits, int num_topk,
+                               const MoeTopkGateOptions& options = {},
+                               const MoeTopkGateInputSpecs& inputs = {});
+void moe_topk_gate_out(const RoutingView& out, const TensorView& logits, int num_topk,
+                       const MoeTopkGateOptions& options = {}, const MoeTopkGateInputs& inputs = {},
+                       const Call& call = {});
+
+/// The options of `top2_sum_gate` that are no tensors; see `MoeTopkGateOptions`.
+struct Top2SumGateOptions {
+  int num_topk_groups = 0;
+  int num_groups = 0;
+  bool use_shared_as_routed = false;
+  int num_shared_experts = 0;
+  float routed_scaling_factor = 1.0f;
+  int ep_rank = 0;
+  int num_ep_ranks = 1;
+  int tp_rank = 0;
+  int num_tp_ranks = 1;
+  ScoringFunc scoring_func = ScoringFunc::kSigmoid;
+};
+
+/// The optional tensors of `top2_sum_gate`; see `MoeTopkGateInputSpecs`.
+struct Top2SumGateInputSpecs {
+  std::optional<TensorSpec> mask;
+  std::optional<TensorSpec> fix_routing_mask;
+  std::optional<TensorSpec> to_physical_map;
+  std::optional<TensorSpec> logical_count;
+  std::optional<TensorSpec> unmapped_topk_idx;
+};
+struct Top2SumGateInputs {
+  std::optional<TensorView> mask;
+  std::optional<TensorView> fix_routing_mask;
+  std::optional<TensorView> to_physical_map;
+  std::optional<TensorView> logical_count;
+  std::optional<TensorView> unmapped_topk_idx;  ///< read and written
+};
+
+/// `moe_topk_gate_forward` with a bias always, limited to the best groups of experts, for experts
+/// that tensor-parallel ranks share.
+///
+/// Args, as there, and:
+///   bias: (num_experts,) f32, contiguous.
+///   options: num_experts_per_rank = (num_experts + num_copies - 1) / num_ep_ranks (num_copies 1
+///     without a map) is at least 1; tp_rank in 0..num_tp_ranks - 1. Shared experts: their number
+///     divides num_topk, num_topk / num_shared_experts divides num_experts, and with a map they are
+///     fewer than num_copies.
+/// Returns: topk_idx and topk_weights as there. Behind the map an id v that another tensor-parallel
+///   rank has, (v / num_experts_per_rank) mod num_tp_ranks != tp_rank, becomes -1, and the others
+///   count this rank's experts alone; weights stay.
+/// Errors, Numerics: as there. Weights are always divided by their sum.
+/// Source: TileKernels `top2_sum_gate` (April 2025); its sum of weights was from left to right.
+RoutingTensor top2_sum_gate(const TensorView& logits, const TensorView& bias, int num_topk,
+                            const Top2SumGateOptions& options = {},
+                            const Top2SumGateInputs& inputs = {}, const Call& call = {});
+RoutingSpec top2_sum_gate_spec(const TensorSpec& logits, const TensorSpec& bias, int num_topk,
+                               const Top2SumGateOptions& options = {},
+                               const Top2SumGateInputSpecs& inputs = {});
+void top2_sum_gate_out(const RoutingView& out, const TensorView& logits, const TensorView& bias,
+                       int num_topk, const Top2SumGateOptions& options = {},
+                       const Top2SumGateInputs& inputs = {}, const Call& call = {});
 
 }  // namespace tilekernels

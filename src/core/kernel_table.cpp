@@ -7,6 +7,7 @@
 
 #include "core/message.h"
 #include "core/settings.h"
+#include "numerics/gate_fault.h"
 #include "runtime/ascend/runtime.h"
 #include "runtime/cpu/targets.h"
 #include "runtime/cuda/runtime.h"
@@ -118,6 +119,13 @@ void throw_fault(std::string_view op, uint64_t word, const FaultNames& faults) {
     case numerics::kFaultIndexOutOfRange:
       throw DataError(message(op, faults.index_out_of_range, "must name an element",
                               "an index out of range" + at),
+                      row);
+    case numerics::kFaultNan:
+      throw DataError(message(op, faults.nan, "must not be NaN", "NaN" + at), row);
+    case numerics::kFaultCountOutOfRange:
+      throw DataError(message(op, faults.count_out_of_range,
+                              "must be at least 1 and at most the copies in its table",
+                              "a count out of range" + at),
                       row);
     default:
       throw DataError(message(op, faults.position_out_of_range, "must lie in its table",

@@ -30,6 +30,8 @@ struct FaultNames {
   const char* not_finite = nullptr;
   const char* index_out_of_range = nullptr;
   const char* position_out_of_range = nullptr;
+  const char* nan = nullptr;
+  const char* count_out_of_range = nullptr;
 };
 
 /// Throws the DataError that a host backend's error word stands for, unless the check is off.
