@@ -24,17 +24,21 @@ struct Cast {
   OutRing<uint8> out;
   OutRing<uint8> sf;
   Ub<float> tables{};       // decoded x_raw
-  Ub<uint32> largest[2]{};  // by column
+  Ub<uint32> largest[2]{};  // by column or cell
   Ub<uint8> cells{}, pairs{};
-  Ub<uint8> amax{};
+  Ub<uint8> amax{}, maxima{};  // of groups; where those of an item are
   Ub<uint32> words{};
   Ub<uint8> bytes{};
   Ub<float> inverses{}, expanded{};
-  Ub<uint32> keep{}, expanded_keep{};
+  Ub<uint32> marks{}, expanded_marks{};  // see make_scales
   Ub<float> given_table{};
+  Ub<float> cell_sf{}, cell_factors{};  // of a quantized x
+  Ub<uint32> cell_marks{};
 
   TILEKERNELS_CORE bool quantized() const { return is_quantized(shape.x_dtype); }
   TILEKERNELS_CORE bool is_e2m1() const { return shape.fmt == kDTypeE2M1x2; }
+  // Whether x's scaling factors change at multiples of 16 columns only.
+  TILEKERNELS_CORE bool by_cell() const { return shape.x_block_cols % 16 == 0; }
 
   TILEKERNELS_CORE Cast(const CastArgs& a, const CastShape& s, const Tile& t)
       : args(a),
@@ -45,26 +49,32 @@ struct Cast {
         in(pool, "x", t.stages, size.in_bytes, kSlotTail),
         out(pool, "out", s.mode == kCastSfOnly ? 0 : t.stages, size.out_bytes),
         sf(pool, "out_sf", s.mode == kCastGivenSf ? 0 : t.stages, size.blocks_bytes) {
-    const int64 row = numerics::align_up(tile.span, kQuad);
     if (quantized() && shape.x_sf_kind != kSfF32) {
       tables = ub_alloc<float>("x_sf table", size.tables * size.table_pitch / 4);
     }
     if (shape.mode != kCastGivenSf) {
-      const bool by_column = quantized() || shape.block_rows > 1;
-      if (by_column) largest[0] = ub_alloc<uint32>("maxima by column", row, kSlotTail);
-      if (quantized()) largest[1] = ub_alloc<uint32>("maxima by column", row, kSlotTail);
-      cells = ub_alloc<uint8>("cells", 4 * row / 8, kSlotTail);
-      pairs = ub_alloc<uint8>("pairs of cells", 4 * row / 8, kSlotTail);
-      amax = ub_alloc<uint8>("amax", 4 * row / 8, kSlotTail);
+      const auto by_column = [&] {
+        return ub_alloc<uint32>("maxima by column", column_bytes(size) / 4, kSlotTail);
+      };
+      if (quantized() || shape.block_rows > 1) largest[0] = by_column();
+      if (quantized()) largest[1] = by_column();
+      cells = ub_alloc<uint8>("cells", cell_bytes(size), kSlotTail);
+      pairs = ub_alloc<uint8>("pairs of cells", cell_bytes(size), kSlotTail);
+      amax = ub_alloc<uint8>("amax", cell_bytes(size), kSlotTail);
       words = ub_alloc<uint32>("sf words", size.groups);
       bytes = ub_alloc<uint8>("sf bytes", size.groups);
     }
     inverses = ub_alloc<float>("inverses", size.groups);
-    keep = ub_alloc<uint32>("keep", size.groups);
+    marks = ub_alloc<uint32>("marks", size.groups);
     if (shape.mode == kCastGivenSf) given_table = ub_alloc<float>("given table", size.groups);
+    if (quantized()) cell_sf = ub_alloc<float>("x_sf by cell", cell_bytes(size) / 4);
     if (shape.mode == kCastSfOnly) return;
-    expanded = ub_alloc<float>("expanded inverses", row / 8);
-    if (is_e2m1()) expanded_keep = ub_alloc<uint32>("expanded keep", row / 16);
+    expanded = ub_alloc<float>("expanded inverses", size.entries);
+    expanded_marks = ub_alloc<uint32>("expanded marks", size.marks);
+    if (quantized()) {
+      cell_factors = ub_alloc<float>("factors by cell", cell_bytes(size) / 4);
+      cell_marks = ub_alloc<uint32>("marks by cell", cell_bytes(size) / 4);
+    }
   }
 
   // Rows of x's scaling factors that an item needs.
@@ -120,16 +130,16 @@ struct Cast {
   TILEKERNELS_CORE void call_group_max(Ub<T> row, uint32 cols) {
     const Ub<T> to = as_ub<T>(amax);
     const Ub<T> a = as_ub<T>(cells);
-    const Ub<T> b = as_ub<T>(pairs);
+    maxima = amax;
     switch (shape.block_cols) {
       case 16:
-        return vf_call<group_max<T, 16>>("group_max", to, row, a, b, cols);
+        return vf_call<group_max<T, 16>>("group_max", to, row, a, cols);
       case 32:
-        return vf_call<group_max<T, 32>>("group_max", to, row, a, b, cols);
+        return vf_call<group_max<T, 32>>("group_max", to, row, a, cols);
       case 64:
-        return vf_call<group_max<T, 64>>("group_max", to, row, a, b, cols);
+        return vf_call<group_max<T, 64>>("group_max", to, row, a, cols);
       default:
-        return vf_call<group_max<T, 128>>("group_max", to, row, a, b, cols);
+        return vf_call<group_max<T, 128>>("group_max", to, row, a, cols);
     }
   }
 
@@ -154,6 +164,57 @@ struct Cast {
     call_group_max<uint32>(largest[(turn + 1) % 2], static_cast<uint32>(item.cols));
   }
 
+  TILEKERNELS_CORE uint32 num_cells(const Item& item) const {
+    return static_cast<uint32>(numerics::ceil_div(item.cols, int64{16}));
+  }
+  TILEKERNELS_CORE void expand_cell_sf(const Item& item, Ub<float> of, const Columns& columns) {
+    call_expand(cell_sf, of, columns, 16, shape.x_block_cols, num_cells(item));
+  }
+
+  template <int32 kDType>
+  TILEKERNELS_CORE void call_cell_max(const Item& item, Ub<uint8> tile_of_x, Ub<uint8> raw,
+                                      const Columns& columns_of_x) {
+    const uint32 count = num_cells(item);
+    int32 turn = 0;
+    for_each_table(item, raw, [&](int64 row, int64 rows, Ub<float> of) {
+      const Ub<uint16> codes = as_ub<uint16>(cells);
+      const Ub<uint32> to = largest[turn % 2];
+      const Ub<uint32> before = largest[(turn + 1) % 2];
+      vf_call<code_max<kDType>>("code_max", codes, tile_of_x + row * size.x_pitch_bytes,
+                                static_cast<int32>(size.x_pitch_bytes), trips(rows),
+                                static_cast<uint32>(item.cols));
+      expand_cell_sf(item, of, columns_of_x);
+      if (turn++ == 0) {
+        vf_call<cell_values<kDType, true>>("cell_values", to, before, codes, cell_sf, count);
+      } else {
+        vf_call<cell_values<kDType, false>>("cell_values", to, before, codes, cell_sf, count);
+      }
+    });
+    const Ub<uint32> of = largest[(turn + 1) % 2];
+    maxima = as_ub<uint8>(of);
+    if (shape.block_cols == 16) return;
+    maxima = amax;
+    const Ub<uint32> to = as_ub<uint32>(amax);
+    const Ub<uint32> a = as_ub<uint32>(pairs);
+    const Ub<uint32> b = as_ub<uint32>(cells);
+    const auto groups = static_cast<uint32>(item.groups);
+    switch (shape.block_cols) {
+      case 32:
+        return vf_call<cell_max<2>>("cell_max", to, of, a, b, groups);
+      case 64:
+        return vf_call<cell_max<4>>("cell_max", to, of, a, b, groups);
+      default:
+        return vf_call<cell_max<8>>("cell_max", to, of, a, b, groups);
+    }
+  }
+
+  template <int32 kDType>
+  TILEKERNELS_CORE void call_quantized_max(const Item& item, Ub<uint8> tile_of_x, Ub<uint8> raw,
+                                           const Columns& columns_of_x) {
+    if (by_cell()) return call_cell_max<kDType>(item, tile_of_x, raw, columns_of_x);
+    call_value_max<kDType>(item, tile_of_x, raw, columns_of_x);
+  }
+
   template <class T>
   TILEKERNELS_CORE void call_plain_max(const Item& item, Ub<uint8> tile_of_x) {
     const auto cols = static_cast<uint32>(item.cols);
@@ -167,13 +228,13 @@ struct Cast {
   template <int32 kSfKind, bool kIsE2M1>
   TILEKERNELS_CORE void call_make_scales(Ub<uint32> to, uint32 groups) {
     if (shape.x_dtype == kDTypeF16) {
-      vf_call<make_scales<kSfKind, kIsE2M1, kDTypeF16>>("make_scales", to, inverses, keep, amax,
+      vf_call<make_scales<kSfKind, kIsE2M1, kDTypeF16>>("make_scales", to, inverses, marks, maxima,
                                                         groups, args.amax_clamp);
     } else if (shape.x_dtype == kDTypeBF16) {
-      vf_call<make_scales<kSfKind, kIsE2M1, kDTypeBF16>>("make_scales", to, inverses, keep, amax,
+      vf_call<make_scales<kSfKind, kIsE2M1, kDTypeBF16>>("make_scales", to, inverses, marks, maxima,
                                                          groups, args.amax_clamp);
     } else {
-      vf_call<make_scales<kSfKind, kIsE2M1, kDTypeF32>>("make_scales", to, inverses, keep, amax,
+      vf_call<make_scales<kSfKind, kIsE2M1, kDTypeF32>>("make_scales", to, inverses, marks, maxima,
                                                         groups, args.amax_clamp);
     }
   }
@@ -192,25 +253,29 @@ struct Cast {
     }
   }
 
+  template <int32 kDType, bool kAnyNan>
+  TILEKERNELS_CORE void call_e4m3(Ub<uint8> to, Ub<uint8> from, int64 rows, Ub<float> factors,
+                                  Ub<uint32> of_bad, int64 cols) {
+    vf_call<make_e4m3<kDType, kAnyNan>>("make_e4m3", to, static_cast<int32>(size.out_pitch_bytes),
+                                        from, static_cast<int32>(size.x_pitch_bytes), trips(rows),
+                                        factors, of_bad, static_cast<uint32>(cols));
+  }
+  template <int32 kDType, bool kQuantized, bool kAnyNan>
+  TILEKERNELS_CORE void call_e2m1(Ub<uint8> to, Ub<uint8> from, int64 rows, Ub<float> of,
+                                  const Columns& columns_of_x, int64 cols) {
+    vf_call<make_e2m1<kDType, kQuantized, kAnyNan>>(
+        "make_e2m1", to, static_cast<int32>(size.out_pitch_bytes), from,
+        static_cast<int32>(size.x_pitch_bytes), trips(rows), expanded, expanded_marks, of,
+        columns_of_x.first, columns_of_x.inverse, static_cast<uint32>(cols));
+  }
+
   // Codes of plain rows under the inverses of their groups.
   template <int32 kDType, bool kAnyNan>
   TILEKERNELS_CORE void call_plain_codes(const Item& item, Ub<uint8> to, Ub<uint8> from) {
-    const auto pitch = static_cast<int32>(size.x_pitch_bytes);
-    const auto out_pitch = static_cast<int32>(size.out_pitch_bytes);
-    const auto cols = static_cast<uint32>(item.cols);
-    const float inverse_of_group = 1.0f / static_cast<float>(shape.block_cols);
     if (is_e2m1()) {
-      vf_call<make_e2m1<kDType, false, kAnyNan>>("make_e2m1", to, out_pitch, from, pitch,
-                                                 trips(item.rows), expanded, expanded_keep,
-                                                 inverses, 0.5f, 1.0f, cols);
-    } else if (shape.block_cols >= 32) {
-      vf_call<make_e4m3<kDType, kSfNone, true, kAnyNan>>("make_e4m3", to, out_pitch, from, pitch,
-                                                         trips(item.rows), expanded, 0.0f, inverses,
-                                                         0.5f, 1.0f, cols);
+      call_e2m1<kDType, false, kAnyNan>(to, from, item.rows, inverses, {}, item.cols);
     } else {
-      vf_call<make_e4m3<kDType, kSfNone, false, kAnyNan>>(
-          "make_e4m3", to, out_pitch, from, pitch, trips(item.rows), inverses, inverse_of_group,
-          inverses, 0.5f, 1.0f, cols);
+      call_e4m3<kDType, kAnyNan>(to, from, item.rows, e4m3_inverses(), e4m3_marks(), item.cols);
     }
   }
 
@@ -223,85 +288,87 @@ struct Cast {
     }
   }
 
-  template <int32 kDType, int32 kXSf>
-  TILEKERNELS_CORE void call_e4m3_again(Ub<uint8> to, Ub<uint8> from, int64 rows, Ub<float> of,
-                                        const Columns& columns_of_x, uint32 cols) {
-    const auto pitch = static_cast<int32>(size.x_pitch_bytes);
-    const auto out_pitch = static_cast<int32>(size.out_pitch_bytes);
-    const float inverse_of_group = 1.0f / static_cast<float>(shape.block_cols);
-    if (shape.block_cols >= 32) {
-      vf_call<make_e4m3<kDType, kXSf, true, true>>("make_e4m3", to, out_pitch, from, pitch,
-                                                   trips(rows), expanded, 0.0f, of,
-                                                   columns_of_x.first, columns_of_x.inverse, cols);
-    } else {
-      vf_call<make_e4m3<kDType, kXSf, false, true>>("make_e4m3", to, out_pitch, from, pitch,
-                                                    trips(rows), inverses, inverse_of_group, of,
-                                                    columns_of_x.first, columns_of_x.inverse, cols);
-    }
-  }
-
   // Codes of quantized rows.
   template <int32 kDType>
   TILEKERNELS_CORE void call_codes_again(const Item& item, Ub<uint8> to, Ub<uint8> from,
                                          Ub<uint8> raw, const Columns& columns_of_x) {
-    const auto cols = static_cast<uint32>(item.cols);
     for_each_table(item, raw, [&](int64 row, int64 rows, Ub<float> of) {
       const Ub<uint8> mine = from + row * size.x_pitch_bytes;
       const Ub<uint8> codes = to + row * size.out_pitch_bytes;
       if (is_e2m1()) {
-        vf_call<make_e2m1<kDType, true, true>>(
-            "make_e2m1", codes, static_cast<int32>(size.out_pitch_bytes), mine,
-            static_cast<int32>(size.x_pitch_bytes), trips(rows), expanded, expanded_keep, of,
-            columns_of_x.first, columns_of_x.inverse, cols);
-      } else if (shape.x_block_cols % 4 == 0) {
-        call_e4m3_again<kDType, kSfByQuad>(codes, mine, rows, of, columns_of_x, cols);
+        call_e2m1<kDType, true, true>(codes, mine, rows, of, columns_of_x, item.cols);
+      } else if (by_cell()) {
+        expand_cell_sf(item, of, columns_of_x);
+        vf_call<fuse_factors>("fuse_factors", cell_factors, cell_marks, cell_sf, e4m3_inverses(),
+                              num_cells(item));
+        call_e4m3<kDType, false>(codes, mine, rows, cell_factors, cell_marks, item.cols);
       } else {
-        call_e4m3_again<kDType, kSfByElement>(codes, mine, rows, of, columns_of_x, cols);
+        vf_call<make_e4m3_by_column<kDType>>(
+            "make_e4m3", codes, static_cast<int32>(size.out_pitch_bytes), mine,
+            static_cast<int32>(size.x_pitch_bytes), trips(rows), inverses,
+            1.0f / static_cast<float>(shape.block_cols), of, columns_of_x.first,
+            columns_of_x.inverse, static_cast<uint32>(item.cols));
       }
     });
   }
 
-  // Whether bf16 products are exact.
+  // Whether products of bf16 are exact, but for those that are too small for any code but 0.
   TILEKERNELS_CORE bool by_pow2() const {
     const bool pow2 =
         shape.sf_kind == numerics::kSfRoundedF32 || shape.sf_kind == numerics::kSfUE8M0;
-    return shape.x_dtype == kDTypeBF16 && shape.mode == kCastAll && pow2 &&
-           (is_e2m1() || shape.block_cols >= 32);
+    return shape.x_dtype == kDTypeBF16 && shape.mode == kCastAll && pow2 && is_e2m1();
   }
 
-  TILEKERNELS_CORE void call_pow2_codes(const Item& item, Ub<uint8> to, Ub<uint8> from) {
-    const auto pitch = static_cast<int32>(size.x_pitch_bytes);
-    const auto out_pitch = static_cast<int32>(size.out_pitch_bytes);
-    const auto cols = static_cast<uint32>(item.cols);
-    const Ub<uint16> inverses_bf16 = as_ub<uint16>(expanded);
-    if (is_e2m1()) {
-      vf_call<make_e2m1_pow2>("make_e2m1", to, out_pitch, from, pitch, trips(item.rows),
-                              inverses_bf16, expanded_keep, cols);
-    } else {
-      vf_call<make_e4m3_pow2>("make_e4m3", to, out_pitch, from, pitch, trips(item.rows),
-                              inverses_bf16, cols);
+  // One every 16 columns: of the narrowest groups they are so from the start.
+  TILEKERNELS_CORE Ub<float> e4m3_inverses() const {
+    return shape.block_cols == 16 ? inverses : expanded;
+  }
+  TILEKERNELS_CORE Ub<uint32> e4m3_marks() const {
+    return shape.block_cols == 16 ? marks : expanded_marks;
+  }
+
+  // Inverses as the functions of codes read them, one every kCols columns.
+  template <int32 kCols>
+  TILEKERNELS_CORE void call_repeat(Ub<uint32> to, Ub<uint32> of, int64 groups) const {
+    const uint16 turns = trips(numerics::ceil_div(groups, kF32Lanes));
+    switch (shape.block_cols) {
+      case 16:
+        return vf_call<repeat<16 / kCols>>("repeat", to, of, turns);
+      case 32:
+        return vf_call<repeat<32 / kCols>>("repeat", to, of, turns);
+      case 64:
+        return vf_call<repeat<64 / kCols>>("repeat", to, of, turns);
+      default:
+        return vf_call<repeat<128 / kCols>>("repeat", to, of, turns);
     }
   }
-
-  // Inverses as the functions of codes read them.
-  TILEKERNELS_CORE void expand_inverses(const Item& item) {
-    const float inverse_of_group = 1.0f / static_cast<float>(shape.block_cols);
-    const auto every = [&](int64 stride) {
-      return static_cast<uint32>(numerics::ceil_div(item.cols, stride));
-    };
+  TILEKERNELS_CORE void call_repeat_bf16(int64 groups) const {
+    const uint16 turns = trips(numerics::ceil_div(groups, kF32Lanes));
+    const Ub<uint16> to = as_ub<uint16>(expanded);
+    switch (shape.block_cols) {
+      case 16:
+        return vf_call<repeat_bf16<1>>("repeat", to, inverses, turns);
+      case 32:
+        return vf_call<repeat_bf16<2>>("repeat", to, inverses, turns);
+      case 64:
+        return vf_call<repeat_bf16<4>>("repeat", to, inverses, turns);
+      default:
+        return vf_call<repeat_bf16<8>>("repeat", to, inverses, turns);
+    }
+  }
+  TILEKERNELS_CORE void expand_inverses(const Item& item) const {
+    const Ub<uint32> of = as_ub<uint32>(inverses);
+    const Ub<uint32> to = as_ub<uint32>(expanded);
     if (by_pow2()) {
-      const int64 stride = is_e2m1() ? 16 : 32;
-      vf_call<expand<uint16>>("expand", as_ub<uint16>(expanded), inverses, 0.5f, inverse_of_group,
-                              static_cast<float>(stride), every(stride));
+      call_repeat_bf16(item.groups);
     } else if (is_e2m1()) {
-      vf_call<expand<float>>("expand", expanded, inverses, 0.5f, inverse_of_group, 8.0f, every(8));
-    } else if (shape.block_cols >= 32) {
-      vf_call<expand<float>>("expand", expanded, inverses, 0.5f, inverse_of_group, 32.0f,
-                             every(32));
-    }
-    if (is_e2m1()) {
-      vf_call<expand<float>>("expand", as_ub<float>(expanded_keep), as_ub<float>(keep), 0.5f,
-                             inverse_of_group, 16.0f, every(16));
+      call_repeat<8>(to, of, item.groups);
+      if (quantized() || shape.mode == kCastGivenSf) {
+        call_repeat<16>(expanded_marks, marks, item.groups);
+      }
+    } else if (shape.block_cols != 16) {
+      call_repeat<16>(to, of, item.groups);
+      if (shape.mode != kCastGivenSf) call_repeat<16>(expanded_marks, marks, item.groups);
     }
   }
 
@@ -390,15 +457,15 @@ struct Cast {
       }
       const Ub<float> of = is_f32 ? as_ub<float>(raw) : given_table;
       if (is_e2m1()) {
-        vf_call<invert<true>>("invert", inverses, keep, of, groups);
+        vf_call<invert<true>>("invert", inverses, marks, of, groups);
       } else {
-        vf_call<invert<false>>("invert", inverses, keep, of, groups);
+        vf_call<invert<false>>("invert", inverses, marks, of, groups);
       }
     } else {
       if (shape.x_dtype == kDTypeE4M3) {
-        call_value_max<kDTypeE4M3>(item, from, raw, columns_of_x);
+        call_quantized_max<kDTypeE4M3>(item, from, raw, columns_of_x);
       } else if (shape.x_dtype == kDTypeE2M1x2) {
-        call_value_max<kDTypeE2M1x2>(item, from, raw, columns_of_x);
+        call_quantized_max<kDTypeE2M1x2>(item, from, raw, columns_of_x);
       } else if (shape.x_dtype == kDTypeF32) {
         call_plain_max<uint32>(item, from);
       } else {
@@ -423,7 +490,9 @@ struct Cast {
         break;
       case kDTypeBF16:
         if (by_pow2()) {
-          call_pow2_codes(item, to, from);
+          vf_call<make_e2m1_pow2>("make_e2m1", to, static_cast<int32>(size.out_pitch_bytes), from,
+                                  static_cast<int32>(size.x_pitch_bytes), trips(item.rows),
+                                  as_ub<uint16>(expanded), static_cast<uint32>(item.cols));
         } else {
           call_plain_codes<kDTypeBF16>(item, to, from);
         }

@@ -1,4 +1,5 @@
-// Casts: FP4 codes of rows. They go by bf16, rounded to odd, so that only the cast rounds.
+// Casts: FP4 codes of rows. They go by bf16, rounded to odd, so that only the cast rounds; it makes
+// 0 of NaN, and so of a bad group.
 #pragma once
 
 #include "ops/quant/cast_values_ascend.h"
@@ -27,7 +28,65 @@ TILEKERNELS_CALLEE void nan_to_limit(Reg<float>& y, const Reg<float>& x, const M
   vsel(as<uint32>(y), limit, as<uint32>(y), is_nan);
 }
 
-// FP4 codes. `inverses` holds one every 8 columns, `keep` one every 16.
+// Codes of 128 columns of rows: `a` by `factor_a`, then `b`. With kAnyNan single products may be
+// NaN, and `kept` is 0 where their group's scaling factor is.
+template <int32 kDType, bool kAnyNan>
+TILEKERNELS_CALLEE void make_e2m1_pairs(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32 pitch,
+                                        uint16 rows, const Reg<float>& factor_a,
+                                        const Reg<float>& factor_b, const Reg<uint32>& kept,
+                                        const Mask& valid_a, const Mask& valid_b, const Mask& valid,
+                                        const Reg<uint16>& zero, const Mask& halves) {
+  for (uint16 row = 0; row < rows; ++row) {
+    Reg<float> a;
+    Reg<float> b;
+    Reg<BF16> odd;
+    Reg<E2M1x2> codes;
+    if constexpr (kDType == kDTypeBF16) {
+      vlds(odd, as_ub<BF16>(x + row * pitch));
+      vintlv(as<uint16>(a), as<uint16>(b), zero, as<uint16>(odd));
+    } else {
+      load_pair<kDType>(a, b, x + row * pitch);
+    }
+    if constexpr (kAnyNan) {
+      Reg<float> y;
+      vmul(y, a, factor_a, valid_a);
+      nan_to_limit(y, a, valid_a);
+      vmov(a, y);
+      vmul(y, b, factor_b, valid_b);
+      nan_to_limit(y, b, valid_b);
+      vmov(b, y);
+    } else {
+      vmul(a, a, factor_a, valid_a);
+      vmul(b, b, factor_b, valid_b);
+    }
+    round_to_odd(odd, a, b, halves);
+    vcvt<0, Round::kRint, Saturate::kYes>(codes, odd, halves);
+    if constexpr (kAnyNan) vand(as<uint32>(codes), as<uint32>(codes), kept, valid);
+    vsts_pack<StoreDist::kPack4>(out + row * out_pitch, as<uint32>(codes), valid);
+  }
+}
+
+// Factors of 128 columns, from their inverses and, where that is quantized, x's `table`.
+template <bool kQuantized>
+TILEKERNELS_CALLEE void load_factors(Reg<float>& factor_a, Reg<float>& factor_b, Ub<float> inverses,
+                                     Reg<float>& column, Ub<float> table, float inverse_of_cols,
+                                     const Mask& valid_a, const Mask& valid_b) {
+  vlds<Dist::kE2b>(factor_a, inverses);
+  vlds<Dist::kE2b>(factor_b, inverses + 8);
+  if constexpr (kQuantized) {
+    const Mask all = pset<float>();
+    Reg<float> sf;
+    look_up(sf, table, column, inverse_of_cols, valid_a);
+    fuse_factor(factor_a, sf, factor_a, valid_a);
+    vadds(column, column, static_cast<float>(kF32Lanes), all);
+    look_up(sf, table, column, inverse_of_cols, valid_b);
+    fuse_factor(factor_b, sf, factor_b, valid_b);
+    vadds(column, column, static_cast<float>(kF32Lanes), all);
+  }
+}
+
+// FP4 codes. `inverses` holds one every 8 columns, `keep`, read with kAnyNan, one every 16. With
+// kQuantized the factors of `table` are looked up by column.
 template <int32 kDType, bool kQuantized, bool kAnyNan>
 TILEKERNELS_VF void make_e2m1(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32 pitch, uint16 rows,
                               Ub<float> inverses, Ub<uint32> keep, Ub<float> table, float first,
@@ -35,75 +94,54 @@ TILEKERNELS_VF void make_e2m1(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32
   const Mask all = pset<float>();
   const Mask halves = pset<uint8>();
   Reg<float> column;
-  Reg<float> factor[2];
+  Reg<float> factor_a;
+  Reg<float> factor_b;
   Reg<uint32> kept;
+  Reg<uint16> zero;
   if constexpr (kQuantized) number_columns(column, first, 1.0f, all);
+  vdup(kept, 0u, all);
+  vdup(zero, uint16{0}, halves);
   constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDType, kPair));
+  const auto whole = static_cast<uint16>(cols / kPair);
+  for (uint16 i = 0; i < whole; ++i) {
+    load_factors<kQuantized>(factor_a, factor_b, inverses + i * 16, column, table, inverse_of_cols,
+                             all, all);
+    if constexpr (kAnyNan) vlds<Dist::kE2b>(kept, keep + i * 8);
+    make_e2m1_pairs<kDType, kAnyNan>(out + i * kF32Lanes, out_pitch, x + i * kStepBytes, pitch,
+                                     rows, factor_a, factor_b, kept, all, all, all, zero, halves);
+  }
+  uint32 left = cols - whole * static_cast<uint32>(kPair);
   const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
-  uint32 pairs = cols / 2;
-  for (uint16 i = 0; i < turns; ++i) {
-    const Mask valid_a = plt<float>(cols);
-    const Mask valid_b = plt<float>(cols);
-    const Mask valid = plt<uint32>(pairs);
-    vlds<Dist::kE2b>(factor[0], inverses + i * 16);
-    vlds<Dist::kE2b>(factor[1], inverses + (i * 16 + 8));
-    vlds<Dist::kE2b>(kept, keep + i * 8);
-    if constexpr (kQuantized) {
-      Reg<float> sf;
-      look_up(sf, table, column, inverse_of_cols, valid_a);
-      fuse_factor(factor[0], sf, factor[0], valid_a);
-      vadds(column, column, static_cast<float>(kF32Lanes), all);
-      look_up(sf, table, column, inverse_of_cols, valid_b);
-      fuse_factor(factor[1], sf, factor[1], valid_b);
-      vadds(column, column, static_cast<float>(kF32Lanes), all);
-    }
-    for (uint16 row = 0; row < rows; ++row) {
-      Reg<float> a;
-      Reg<float> b;
-      Reg<BF16> odd;
-      Reg<E2M1x2> codes;
-      load_pair<kDType>(a, b, x + (row * pitch + i * kStepBytes));
-      if constexpr (kAnyNan) {
-        Reg<float> y;
-        vmul(y, a, factor[0], valid_a);
-        nan_to_limit(y, a, valid_a);
-        vmov(a, y);
-        vmul(y, b, factor[1], valid_b);
-        nan_to_limit(y, b, valid_b);
-        vmov(b, y);
-      } else {
-        vmul(a, a, factor[0], valid_a);
-        vmul(b, b, factor[1], valid_b);
-      }
-      round_to_odd(odd, a, b, halves);
-      vcvt<0, Round::kRint, Saturate::kYes>(codes, odd, halves);
-      vand(as<uint32>(codes), as<uint32>(codes), kept, valid);
-      vsts_pack<StoreDist::kPack4>(out + (row * out_pitch + i * kF32Lanes), as<uint32>(codes),
-                                   valid);
-    }
+  const Mask valid = prefix<uint32>(left / 2);
+  const Mask valid_a = plt<float>(left);
+  const Mask valid_b = plt<float>(left);
+  for (uint16 i = whole; i < turns; ++i) {
+    load_factors<kQuantized>(factor_a, factor_b, inverses + i * 16, column, table, inverse_of_cols,
+                             valid_a, valid_b);
+    if constexpr (kAnyNan) vlds<Dist::kE2b>(kept, keep + i * 8);
+    make_e2m1_pairs<kDType, kAnyNan>(out + i * kF32Lanes, out_pitch, x + i * kStepBytes, pitch,
+                                     rows, factor_a, factor_b, kept, valid_a, valid_b, valid, zero,
+                                     halves);
   }
 }
 
 // The same of bf16 rows under powers of two. `inverses` holds one every 16 columns, as bf16.
 TILEKERNELS_VF void make_e2m1_pow2(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32 pitch,
-                                   uint16 rows, Ub<uint16> inverses, Ub<uint32> keep, uint32 cols) {
+                                   uint16 rows, Ub<uint16> inverses, uint32 cols) {
   const Mask halves = pset<uint8>();
   Reg<BF16> inverse;
-  Reg<uint32> kept;
   constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDTypeBF16, kPair));
   const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
   uint32 pairs = cols / 2;
   for (uint16 i = 0; i < turns; ++i) {
     const Mask valid = plt<uint32>(pairs);
     vlds<Dist::kE2b>(as<uint16>(inverse), inverses + i * 8);
-    vlds<Dist::kE2b>(kept, keep + i * 8);
     for (uint16 row = 0; row < rows; ++row) {
       Reg<BF16> y;
       Reg<E2M1x2> codes;
       vlds(y, as_ub<BF16>(x + (row * pitch + i * kStepBytes)));
       vmul(y, y, inverse, halves);
       vcvt<0, Round::kRint, Saturate::kYes>(codes, y, halves);
-      vand(as<uint32>(codes), as<uint32>(codes), kept, valid);
       vsts_pack<StoreDist::kPack4>(out + (row * out_pitch + i * kF32Lanes), as<uint32>(codes),
                                    valid);
     }

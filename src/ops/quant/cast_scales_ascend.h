@@ -6,10 +6,10 @@
 namespace tilekernels::ascend::cast_kernel {
 
 // From the groups' maxima (the element type's absolute bits) to what is stored (`words`, one
-// uint32 a group) and to inverses; `keep` is 0 for bad groups, else ones. Lanes beyond `count`
-// store 0.
+// uint32 a group), to inverses and to `marks`: of e4m3, what the codes of bad groups are, else 0;
+// of e2m1 and fp32 maxima, 0 for bad groups, else ones. Lanes beyond `count` store 0.
 template <int32 kSfKind, bool kIsE2M1, int32 kDType>
-TILEKERNELS_VF void make_scales(Ub<uint32> words, Ub<float> inverses, Ub<uint32> keep,
+TILEKERNELS_VF void make_scales(Ub<uint32> words, Ub<float> inverses, Ub<uint32> marks,
                                 Ub<uint8> amax, uint32 count, float amax_clamp) {
   constexpr float kMax = numerics::max_magnitude(kIsE2M1);
   const Mask all = pset<uint32>();
@@ -76,11 +76,11 @@ TILEKERNELS_VF void make_scales(Ub<uint32> words, Ub<float> inverses, Ub<uint32>
     vdup(special, kScaleNanBits, all);
     vsel(as<uint32>(inverse), special, as<uint32>(inverse), is_bad);
     vsts(inverses + i * kF32Lanes, inverse, all);
-    if constexpr (kIsE2M1) {
-      vdup(sf, ~0u, all);
-      vdup(special, 0u, all);
+    if constexpr (!kIsE2M1 || kDType == kDTypeF32) {
+      vdup(sf, kIsE2M1 ? ~0u : 0u, all);
+      vdup(special, kIsE2M1 ? 0u : kNanCodes, all);
       vsel(sf, special, sf, is_bad);
-      vsts(keep + i * kF32Lanes, sf, all);
+      vsts(marks + i * kF32Lanes, sf, all);
     }
   }
 }
@@ -102,12 +102,12 @@ TILEKERNELS_VF void invert(Ub<float> inverses, Ub<uint32> keep, Ub<float> table,
     const Mask valid = plt<float>(count);
     vlds(value, table + i * kF32Lanes);
     vdiv<Precision::kExact>(value, one, value, valid);
-    vsts(inverses + i * kF32Lanes, value, valid);
+    vsts(inverses + i * kF32Lanes, value, all);
     if constexpr (kIsE2M1) {
       Reg<uint32> mine;
       vcmp<Cmp::kNe>(is_nan, value, value, valid);
       vsel(mine, none, ones, is_nan);
-      vsts(keep + i * kF32Lanes, mine, valid);
+      vsts(keep + i * kF32Lanes, mine, all);
     }
   }
 }

@@ -21,7 +21,8 @@ struct Tile {
   int64 ub_bytes;  // what the kernel allocates
 };
 
-constexpr int64 kSlotTail = 1024;  // what loads of quads may read past a row
+constexpr int64 kSlotTail = 512;           // what loads of pairs of registers may read past a row
+constexpr uint32 kNanCodes = 0x7F7F7F7Fu;  // e4m3 codes of bad groups
 
 constexpr int64 ub_slot(int64 bytes, int64 tail = kVectorBytes) {
   return numerics::align_up(bytes, kBlockBytes) + tail;
@@ -35,7 +36,10 @@ struct Sizes {
   int64 in_bytes;    // of a slot
   int64 out_pitch_bytes;
   int64 out_bytes;
+  int64 row;           // columns of a span, whole turns of the loops over them
   int64 groups;        // of a span, whole registers
+  int64 entries;       // expanded inverses
+  int64 marks;         // expanded marks
   int64 table;         // entries of one row of scaling factors of x
   int64 tables;        // such rows
   int64 table_pitch;   // bytes
@@ -51,7 +55,10 @@ constexpr Sizes sizes(const CastShape& shape, int64 span, int64 x_pack_k, int64 
   s.x_bytes = shape.block_rows * s.x_pitch_bytes;
   s.out_pitch_bytes = numerics::align_up(bytes_of(shape.fmt, span), kBlockBytes);
   s.out_bytes = shape.mode == kCastSfOnly ? 0 : shape.block_rows * s.out_pitch_bytes;
+  s.row = numerics::align_up(span, 2 * kPair);
   s.groups = whole_registers(numerics::ceil_div(span, shape.block_cols));
+  s.marks = s.groups * (shape.block_cols / 16);
+  s.entries = shape.fmt == kDTypeE2M1x2 ? 2 * s.marks : s.marks;
   if (is_quantized(shape.x_dtype)) {
     const int64 words = most_sf_words(span, shape.x_block_cols, x_pack_k);
     s.table = words * x_pack_k;
@@ -68,28 +75,39 @@ constexpr Sizes sizes(const CastShape& shape, int64 span, int64 x_pack_k, int64 
   return s;
 }
 
+// What maxima take: by column and by cell of 8 columns or more.
+constexpr int64 column_bytes(const Sizes& s) { return 4 * s.row; }
+constexpr int64 cell_bytes(const Sizes& s) {
+  return numerics::max_of<int64>(4 * s.row / 8, kVectorBytes);
+}
+
 constexpr int64 ub_bytes(const CastShape& shape, int64 stages, int64 span, int64 x_pack_k,
                          int64 x_word_bytes) {
   const Sizes s = sizes(shape, span, x_pack_k, x_word_bytes);
   const bool quantized = is_quantized(shape.x_dtype);
   int64 bytes = stages * (ub_slot(s.in_bytes, kSlotTail) + ub_slot(s.out_bytes));
   bytes += stages * ub_slot(s.blocks_bytes);
-  if (quantized) bytes += ub_slot(s.tables * s.table_pitch);
-  const int64 row = ub_slot(4 * numerics::align_up(span, kQuad), kSlotTail);
-  bytes += (quantized ? 2 : 1) * row;  // maxima by column
-  // Cells, pairs, amax; words, bytes, inverses, keep, given table
-  bytes += 3 * ub_slot(4 * numerics::align_up(span, kQuad) / 8, kSlotTail);
+  // Maxima by column, cells, their pairs, amax
+  bytes += (quantized ? 2 : 1) * ub_slot(column_bytes(s), kSlotTail);
+  bytes += 3 * ub_slot(cell_bytes(s), kSlotTail);
+  // Words, bytes, inverses, marks, given table
   bytes += 5 * ub_slot(4 * s.groups, kSlotTail);
-  bytes += ub_slot(4 * numerics::align_up(span, kQuad) / 8) +
-           ub_slot(4 * numerics::align_up(span, kQuad) / 16);  // expanded inverses, keep
+  bytes += ub_slot(4 * s.entries) + ub_slot(4 * s.marks);
+  // Tables of x's scaling factors; by cell these, factors and marks
+  if (quantized) bytes += ub_slot(s.tables * s.table_pitch) + 3 * ub_slot(cell_bytes(s));
   return bytes;
 }
+
+constexpr int64 kMostItemBytes = 32 * 1024;  // of x: longer items overlap less in a short run
+constexpr int64 kEnoughCols = 256;           // but rows of fewer columns copy badly
 
 /// The widest span, and as many stages as fit, up to 3; a span is whole groups.
 constexpr Tile plan(const CastShape& shape, int32 x_pack_k, int32 x_word_bytes) {
   const int64 most =
       numerics::min_of<int64>(kMaxSpan, numerics::align_up(numerics::max_of(shape.hidden, 1), 128));
   for (int64 span = most; span >= 128; span = numerics::align_up(span / 2, 128)) {
+    const bool is_long = shape.block_rows * bytes_of(shape.x_dtype, span) > kMostItemBytes;
+    if (span > kEnoughCols && is_long) continue;
     for (int32 stages = 3; stages >= 2; --stages) {
       const int64 bytes = ub_bytes(shape, stages, span, x_pack_k, x_word_bytes);
       if (bytes <= kUbBytes) return {stages, static_cast<int32>(span), bytes};

@@ -19,7 +19,6 @@ template <> struct LaneOfDType<numerics::kDTypeE2M1x2> { using T = E2M1x2; };
 // clang-format on
 
 constexpr int32 kPair = 2 * kF32Lanes;  // elements that load_pair takes
-constexpr int32 kQuad = 4 * kF32Lanes;  // elements that load_quad takes
 
 /// Bytes of `elements` elements of a DType.
 constexpr int64 bytes_of(int32 dtype, int64 elements) {
@@ -74,44 +73,30 @@ TILEKERNELS_CALLEE void load_pair(Reg<float>& a, Reg<float>& b, Ub<uint8> from) 
   }
 }
 
-/// As fp32, dealt out: lane i of q[p] is element 4i + p.
+/// As fp32 by pairs: lane i of `even` is element 2i, of `odd` element 2i + 1.
 template <int32 kDType>
-TILEKERNELS_CALLEE void load_quad(Reg<float> (&q)[4], Ub<uint8> from) {
+TILEKERNELS_CALLEE void load_even_odd(Reg<float>& even, Reg<float>& odd, Ub<uint8> from) {
   using T = typename LaneOfDType<kDType>::T;
+  const Mask all = pset<uint8>();
   if constexpr (kDType == numerics::kDTypeF32) {
-    vld_deintlv(q[0], q[1], as_ub<float>(from));
-    vld_deintlv(q[2], q[3], as_ub<float>(from) + kPair);
-    vdintlv(q[0], q[2], q[0], q[2]);
-    vdintlv(q[1], q[3], q[1], q[3]);
+    vld_deintlv(even, odd, as_ub<float>(from));
   } else if constexpr (kDType == numerics::kDTypeE4M3) {
-    const Mask all = pset<uint8>();
     Reg<E4M3> x;
-    vlds(x, as_ub<T>(from));
-    vcvt<0, Round::kNone, Saturate::kNo>(q[0], x, all);
-    vcvt<1, Round::kNone, Saturate::kNo>(q[1], x, all);
-    vcvt<2, Round::kNone, Saturate::kNo>(q[2], x, all);
-    vcvt<3, Round::kNone, Saturate::kNo>(q[3], x, all);
+    vlds<Dist::kUnpack>(x, as_ub<T>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(even, x, all);
+    vcvt<2, Round::kNone, Saturate::kNo>(odd, x, all);
   } else if constexpr (kDType == numerics::kDTypeE2M1x2) {
-    const Mask all = pset<uint8>();
     Reg<E2M1x2> codes;
-    Reg<BF16> lower;
-    Reg<BF16> upper;
-    vlds<Dist::kUnpack>(codes, as_ub<T>(from));  // byte j of memory at byte 2j
-    vcvt<0, Round::kNone, Saturate::kNo>(lower, codes, all);
-    vcvt<2, Round::kNone, Saturate::kNo>(upper, codes, all);
-    vcvt<0, Round::kNone, Saturate::kNo>(q[0], lower, all);
-    vcvt<1, Round::kNone, Saturate::kNo>(q[1], lower, all);
-    vcvt<0, Round::kNone, Saturate::kNo>(q[2], upper, all);
-    vcvt<1, Round::kNone, Saturate::kNo>(q[3], upper, all);
+    Reg<BF16> x;
+    vlds<Dist::kUnpack4>(codes, as_ub<T>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(x, codes, all);
+    vcvt<0, Round::kNone, Saturate::kNo>(even, x, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(odd, x, all);
   } else {
-    const Mask all = pset<uint8>();
-    Reg<T> even;
-    Reg<T> odd;
-    vld_deintlv(even, odd, as_ub<T>(from));
-    vcvt<0, Round::kNone, Saturate::kNo>(q[0], even, all);
-    vcvt<0, Round::kNone, Saturate::kNo>(q[1], odd, all);
-    vcvt<1, Round::kNone, Saturate::kNo>(q[2], even, all);
-    vcvt<1, Round::kNone, Saturate::kNo>(q[3], odd, all);
+    Reg<T> x;
+    vlds(x, as_ub<T>(from));
+    vcvt<0, Round::kNone, Saturate::kNo>(even, x, all);
+    vcvt<1, Round::kNone, Saturate::kNo>(odd, x, all);
   }
 }
 
@@ -154,26 +139,94 @@ TILEKERNELS_CALLEE void number_columns(Reg<float>& d, float first, float stride,
   vadds(d, d, first, all);
 }
 
-/// out[j] = the table's value for column j · stride, j < count. T is float or, for values that are
-/// powers of two or NaN, uint16: the bits as bf16.
+template <class T>
+TILEKERNELS_CALLEE void store_expanded(Ub<T> out, Reg<float>& value, const Mask& valid) {
+  if constexpr (sizeof(T) == 2) {
+    Reg<BF16> half;
+    vcvt<0, Round::kRint, Saturate::kNo>(half, value, valid);
+    vsts_pack<StoreDist::kPack>(as_ub<uint16>(out), as<uint32>(half), valid);
+  } else {
+    vsts(out, value, valid);
+  }
+}
+
+/// out[j] = the table's value for column j · stride, j < count; T is float or BF16. With a step, 64
+/// entries of out further is `step` entries of the table further, a multiple of 8.
 template <class T>
 TILEKERNELS_VF void expand(Ub<T> out, Ub<float> table, float first, float inverse, float stride,
-                           uint32 count) {
+                           int32 step, uint32 count) {
   const Mask all = pset<float>();
   Reg<float> column;
   Reg<float> value;
+  Reg<int32> index;
   number_columns(column, first, stride, all);
   const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
-  for (uint16 i = 0; i < turns; ++i) {
+  const auto looked_up = static_cast<uint16>(step == 0 ? turns : 0);
+  for (uint16 i = 0; i < looked_up; ++i) {
     const Mask valid = plt<float>(count);
     look_up(value, table, column, inverse, valid);
-    if constexpr (sizeof(T) == 2) {
-      vshrs(as<uint32>(value), as<uint32>(value), 16, valid);
-      vsts_pack<StoreDist::kPack>(out + i * kF32Lanes, as<uint32>(value), valid);
-    } else {
-      vsts(out + i * kF32Lanes, value, valid);
-    }
+    store_expanded(out + i * kF32Lanes, value, valid);
     vadds(column, column, stride * kF32Lanes, all);
+  }
+  vmuls(column, column, inverse, all);
+  vcvt<0, Round::kFloor, Saturate::kYes>(index, column, all);
+  for (uint16 i = looked_up; i < turns; ++i) {
+    const Mask valid = plt<float>(count);
+    vgather(value, table + i * step, index, valid);
+    store_expanded(out + i * kF32Lanes, value, valid);
+  }
+}
+
+/// Queues expand for columns of blocks of block_cols.
+template <class T>
+TILEKERNELS_CORE void call_expand(Ub<T> out, Ub<float> table, const Columns& of, int32 stride,
+                                  int64 block_cols, int64 count) {
+  const int64 cols = int64{stride} * kF32Lanes;
+  const int64 step = cols / block_cols;
+  const bool steps = cols % block_cols == 0 && step % 8 == 0;
+  vf_call<expand<T>>("expand", out, table, of.first, of.inverse, static_cast<float>(stride),
+                     steps ? static_cast<int32>(step) : 0, static_cast<uint32>(count));
+}
+
+template <int32 kTimes>
+TILEKERNELS_CALLEE void store_repeated(Ub<uint32> out, const Reg<uint32>& value, const Mask& all) {
+  if constexpr (kTimes == 1) {
+    vsts(out, value, all);
+  } else {
+    Reg<uint32> low;
+    Reg<uint32> high;
+    vintlv(low, high, value, value);
+    store_repeated<kTimes / 2>(out, low, all);
+    store_repeated<kTimes / 2>(out + kTimes / 2 * kF32Lanes, high, all);
+  }
+}
+
+/// Every word kTimes times, a power of two, for registers of 64.
+template <int32 kTimes>
+TILEKERNELS_VF void repeat(Ub<uint32> out, Ub<uint32> words, uint16 turns) {
+  const Mask all = pset<uint32>();
+  Reg<uint32> value;
+  for (uint16 i = 0; i < turns; ++i) {
+    vlds(value, words + i * kF32Lanes);
+    store_repeated<kTimes>(out + i * kTimes * kF32Lanes, value, all);
+  }
+}
+
+/// The same of fp32 numbers that are powers of two or NaN, as bf16.
+template <int32 kTimes>
+TILEKERNELS_VF void repeat_bf16(Ub<uint16> out, Ub<float> numbers, uint16 turns) {
+  const Mask all = pset<uint32>();
+  Reg<uint32> value;
+  Reg<uint32> lower;
+  for (uint16 i = 0; i < turns; ++i) {
+    vlds(value, as_ub<uint32>(numbers) + i * kF32Lanes);
+    vshrs(lower, value, 16, all);
+    if constexpr (kTimes == 1) {
+      vsts_pack<StoreDist::kPack>(out + i * kF32Lanes, lower, all);
+    } else {
+      vor(value, value, lower, all);
+      store_repeated<kTimes / 2>(as_ub<uint32>(out + i * kTimes * kF32Lanes), value, all);
+    }
   }
 }
 
@@ -215,13 +268,28 @@ TILEKERNELS_CALLEE void pair_max(Ub<T> out, Ub<T> from, uint32 count) {
   }
 }
 
-/// The maximum of the absolute bits of every kGroup columns of a row. `cells` and `pairs` are
-/// scratch: an entry a data block and half as many.
+/// The maxima of every kCells cells, 2, 4 or 8. `a` and `b` are scratch: half and a quarter as many
+/// entries as cells.
+template <int32 kCells>
+TILEKERNELS_VF void cell_max(Ub<uint32> amax, Ub<uint32> cells, Ub<uint32> a, Ub<uint32> b,
+                             uint32 groups) {
+  pair_max<uint32>(kCells == 2 ? amax : a, cells, groups * (kCells / 2));
+  if constexpr (kCells >= 4) {
+    mem_bar<Bar::kVstVld>();
+    pair_max<uint32>(kCells == 4 ? amax : b, a, groups * (kCells / 4));
+  }
+  if constexpr (kCells == 8) {
+    mem_bar<Bar::kVstVld>();
+    pair_max<uint32>(amax, b, groups);
+  }
+}
+
+/// The maximum of the absolute bits of every kGroup columns of a row. `cells` is scratch: two
+/// entries a group.
 template <class T, int32 kGroup>
-TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, Ub<T> pairs, uint32 cols) {
+TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, uint32 cols) {
   constexpr T kAbs = static_cast<T>(static_cast<T>(~T{0}) >> 1);
   constexpr int32 kLanes = Reg<T>::kLanes;
-  constexpr int32 kCells = kGroup / (kBlockBytes / static_cast<int32>(sizeof(T)));  // a group
   const Mask all = pset<T>();
   Reg<T> abs;
   Reg<T> value;
@@ -254,30 +322,54 @@ TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, Ub<T> pairs, u
       vst_first(amax + g, largest);
     }
   } else {
+    // Cells are blocks, each of one or, its neighbours' larger ones taken first, two of the row.
     constexpr int32 kBlocks = kVectorBytes / kBlockBytes;
-    const auto turns = static_cast<uint16>((cols + kLanes - 1) / kLanes);
-    const Ub<T> first = kCells == 1 ? amax : cells;
-    const auto whole = static_cast<uint16>(cols / kLanes);
-    for (uint16 i = 0; i < whole; ++i) {
-      vlds(value, row + i * kLanes);
-      vand(value, value, abs, all);
-      vcgmax(value, value, all);
-      vstu(first + i * kBlocks, value, kBlocks);
+    constexpr bool kSingle = kGroup * sizeof(T) == kBlockBytes;
+    constexpr int32 kStep = kSingle ? kLanes : 2 * kLanes;
+    constexpr int32 kCells = kGroup * kBlocks / kStep;  // of a group
+    static_assert(kCells == 1 || kCells == 2);
+    const Ub<T> to = kCells == 1 ? amax : cells;
+    const auto whole = static_cast<uint16>(cols / kStep);
+    const auto turns = static_cast<uint16>((cols + kStep - 1) / kStep);
+    const uint32 left = cols - whole * static_cast<uint32>(kStep);
+    if constexpr (kSingle) {
+      for (uint16 i = 0; i < whole; ++i) {
+        vlds(value, row + i * kStep);
+        vand(value, value, abs, all);
+        vcgmax(value, value, all);
+        vstu(to + i * kBlocks, value, kBlocks);
+      }
+      const Mask rest = prefix<T>(left);
+      for (auto i = whole; i < turns; ++i) {
+        vlds(value, row + i * kStep);
+        vand(value, value, abs, rest);
+        vcgmax(value, value, all);
+        vstu(to + i * kBlocks, value, kBlocks);
+      }
+    } else {
+      Reg<T> odd;
+      for (uint16 i = 0; i < whole; ++i) {
+        vld_deintlv(value, odd, row + i * kStep);
+        vand(value, value, abs, all);
+        vand(odd, odd, abs, all);
+        vmax(value, value, odd, all);
+        vcgmax(value, value, all);
+        vstu(to + i * kBlocks, value, kBlocks);
+      }
+      const Mask rest_even = prefix<T>((left + 1) / 2);
+      const Mask rest_odd = prefix<T>(left / 2);
+      for (auto i = whole; i < turns; ++i) {
+        vld_deintlv(value, odd, row + i * kStep);
+        vand(value, value, abs, rest_even);
+        vand(odd, odd, abs, rest_odd);
+        vmax(value, value, odd, all);
+        vcgmax(value, value, all);
+        vstu(to + i * kBlocks, value, kBlocks);
+      }
     }
-    const Mask rest = prefix<T>(cols - whole * static_cast<uint32>(kLanes));
-    for (auto i = whole; i < turns; ++i) {
-      vlds(value, row + i * kLanes);
-      vand(value, value, abs, rest);
-      vcgmax(value, value, all);
-      vstu(first + i * kBlocks, value, kBlocks);
-    }
-    if constexpr (kCells >= 2) {
+    if constexpr (kCells == 2) {
       mem_bar<Bar::kVstVld>();
-      pair_max<T>(kCells == 2 ? amax : pairs, cells, groups * (kCells / 2));
-    }
-    if constexpr (kCells == 4) {
-      mem_bar<Bar::kVstVld>();
-      pair_max<T>(amax, pairs, groups);
+      pair_max<T>(amax, cells, groups);
     }
   }
 }

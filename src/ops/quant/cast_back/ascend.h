@@ -32,6 +32,64 @@ TILEKERNELS_CALLEE void store_values(Ub<uint8> out, Reg<float>& y, const Mask& v
   }
 }
 
+// Lanes of f16 or bf16 whose NaN is made canonical, to memory.
+template <class T>
+TILEKERNELS_CALLEE void store_halves(Ub<uint8> out, Reg<T>& y, const Reg<uint16>& nan,
+                                     const Mask& valid) {
+  Mask is_nan;
+  vcmp<Cmp::kNe>(is_nan, y, y, valid);
+  vsel(as<uint16>(y), nan, as<uint16>(y), is_nan);
+  vsts(as_ub<T>(out), y, valid);
+}
+
+// A row of codes times their scaling factors, `sf` one every 16 columns, as f16 or bf16: by pairs
+// of columns, which meet in one 32-bit lane.
+template <int32 kDType, int32 kOut>
+TILEKERNELS_VF void widen_pairs(Ub<uint8> out, Ub<uint8> x, Ub<float> sf, uint32 cols) {
+  using T = typename LaneOfDType<kOut>::T;
+  const Mask all = pset<float>();
+  const Mask halves = pset<uint8>();
+  constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDType, kPair));
+  Reg<uint16> nan;
+  vdup(nan, uint16{0x7FFF}, halves);
+  const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = plt<uint16>(cols);
+    Reg<float> even;
+    Reg<float> odd;
+    Reg<float> factor;
+    Reg<T> y;
+    load_even_odd<kDType>(even, odd, x + i * kStepBytes);
+    vlds<Dist::kE2b>(factor, sf + i * 8);
+    vmul(even, even, factor, all);
+    vmul(odd, odd, factor, all);
+    vcvt<0, Round::kRint, Saturate::kNo>(y, even, all);
+    vcvt<1, Round::kRint, Saturate::kNo>(as<T>(odd), odd, all);
+    vor(as<uint16>(y), as<uint16>(y), as<uint16>(odd), halves);
+    store_halves(out + 2 * i * kPair, y, nan, valid);
+  }
+}
+
+// The same of FP4 codes under e4m3 or powers of two, as bf16, which holds the products exactly.
+// `sf` holds one every 16 columns, as bf16.
+TILEKERNELS_VF void widen_exact(Ub<uint8> out, Ub<uint8> x, Ub<uint16> sf, uint32 cols) {
+  const Mask halves = pset<uint8>();
+  Reg<uint16> nan;
+  vdup(nan, uint16{0x7FFF}, halves);
+  const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
+  for (uint16 i = 0; i < turns; ++i) {
+    const Mask valid = plt<uint16>(cols);
+    Reg<E2M1x2> codes;
+    Reg<BF16> y;
+    Reg<BF16> factor;
+    vlds<Dist::kUnpack4>(codes, as_ub<E2M1x2>(x + i * kF32Lanes));
+    vlds<Dist::kE2b>(as<uint16>(factor), sf + i * 8);
+    vcvt<0, Round::kNone, Saturate::kNo>(y, codes, halves);
+    vmul(y, y, factor, halves);
+    store_halves(out + 2 * i * kPair, y, nan, valid);
+  }
+}
+
 // A row of codes times their scaling factors: one of `table` every 8 columns with kExpanded, else
 // looked up by column.
 template <int32 kDType, int32 kOut, bool kExpanded>
@@ -112,10 +170,23 @@ template <int32 kDType, int32 kOut>
 TILEKERNELS_CORE void call_widen(Ub<uint8> out, Ub<uint8> x, Ub<float> table, Ub<float> expanded,
                                  const CastBackShape& shape, const Columns& of, int64 count) {
   const auto cols = static_cast<uint32>(count);
+  if constexpr (kOut != numerics::kDTypeF32) {
+    if (shape.block_cols % 16 == 0) {
+      const int64 entries = (count + 15) / 16;
+      if constexpr (kDType == numerics::kDTypeE2M1x2 && kOut == numerics::kDTypeBF16) {
+        if (shape.sf_kind != numerics::kSfF32) {
+          call_expand(as_ub<BF16>(expanded), table, of, 16, shape.block_cols, entries);
+          return vf_call<widen_exact>("widen", out, x, as_ub<uint16>(expanded), cols);
+        }
+      }
+      call_expand(expanded, table, of, 16, shape.block_cols, entries);
+      return vf_call<widen_pairs<kDType, kOut>>("widen", out, x, expanded, cols);
+    }
+  }
   if (shape.block_cols % 8 != 0) {
     return vf_call<widen<kDType, kOut, false>>("widen", out, x, table, of.first, of.inverse, cols);
   }
-  vf_call<expand<float>>("expand", expanded, table, of.first, of.inverse, 8.0f, (cols + 7) / 8);
+  call_expand(expanded, table, of, 8, shape.block_cols, (cols + 7) / 8);
   vf_call<widen<kDType, kOut, true>>("widen", out, x, expanded, 0.0f, 0.0f, cols);
 }
 
