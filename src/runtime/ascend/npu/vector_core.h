@@ -86,14 +86,15 @@ TILEKERNELS_CALLEE Mask& raw(const Mask& mask) { return const_cast<Mask&>(mask);
 TILEKERNELS_CORE int64 block_idx() { return AscendC::GetBlockIdx(); }
 TILEKERNELS_CORE int64 block_num() { return AscendC::GetBlockNum(); }
 
-// Bytes of UB handed out on this core
-__block_local__ inline uint32 ub_used = 0;
+// Bytes of UB handed out on this core; outlives a kernel.
+__BLOCK_LOCAL__ inline uint32 ub_used;
 
 template <int32 kBit>
 TILEKERNELS_CORE void set_ctrl(int32 value) {
   AscendC::SetCtrlSpr<kBit, kBit>(value);
 }
 TILEKERNELS_CORE void prologue() {
+  ub_used = 0;
   AscendC::InitSocState();
   set_ctrl<60>(0);
 }
@@ -194,10 +195,7 @@ template <Pipe kPipe>
 TILEKERNELS_CORE void pipe_barrier() {
   AscendC::PipeBarrier<pipe_of<kPipe>()>();
 }
-TILEKERNELS_CORE void barrier_all() {
-  AscendC::PipeBarrier<PIPE_ALL>();
-  ub_used = 0;
-}
+TILEKERNELS_CORE void barrier_all() { AscendC::PipeBarrier<PIPE_ALL>(); }
 
 template <class N>
 TILEKERNELS_CORE N get_value(__ubuf__ N* ub, int64 i) {
