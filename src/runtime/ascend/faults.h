@@ -48,7 +48,7 @@ TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
   vst_first(lowest, items);
 }
 
-/// At the end of a kernel: writes this core's error word if one of its items is faulty.
+/// At the end of a kernel: lowers this core's error word if one of its items is faulty.
 /// row_of(item) is the row of the core's item.
 template <class RowOf>
 TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, int32 kind,
@@ -59,12 +59,22 @@ TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, i
   wait_flag<Pipe::kV, Pipe::kS>(0);
   const int32 item = get_value(word, 0);
   if (item == kNoFaultItem) return;
+  // A kernel before this one may have left a lower row.
+  const Gm<uint64> mine = gm(words + block_idx() * kFaultPitch);
+  set_flag<Pipe::kS, Pipe::kMte2>(0);
+  wait_flag<Pipe::kS, Pipe::kMte2>(0);
+  copy_in(word, mine, {1, 8});
+  set_flag<Pipe::kMte2, Pipe::kS>(0);
+  wait_flag<Pipe::kMte2, Pipe::kS>(0);
+  const uint64 known = static_cast<uint64>(static_cast<uint32>(get_value(word, 0))) |
+                       static_cast<uint64>(static_cast<uint32>(get_value(word, 1))) << 32;
   const uint64 fault = numerics::fault_word(row_of(item), op, kind);
+  if (known <= fault) return;
   set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
   set_value(word, 1, static_cast<int32>(fault >> 32));
   set_flag<Pipe::kS, Pipe::kMte3>(0);
   wait_flag<Pipe::kS, Pipe::kMte3>(0);
-  copy_out(gm(words + block_idx() * (kBlockBytes / 8)), word, {1, 8});
+  copy_out(mine, word, {1, 8});
 }
 
 }  // namespace tilekernels::ascend

@@ -6,9 +6,10 @@
 
 namespace tilekernels::ascend {
 
-constexpr int32 kVectorBytes = 256;     // one register
-constexpr int32 kUbBytes = 248 * 1024;  // of the on-core buffer (UB) for kernels
-constexpr int32 kBlockBytes = 32;       // a data block of UB
+constexpr int32 kVectorBytes = 256;             // one register
+constexpr int32 kUbBytes = 248 * 1024;          // of the on-core buffer (UB) for kernels
+constexpr int32 kBlockBytes = 32;               // a data block of UB
+constexpr int64 kFaultPitch = kBlockBytes / 8;  // uint64s from one core's error word to the next
 constexpr int32 kF32Lanes = kVectorBytes / 4;
 constexpr int32 kMaxCopyRows = 4095;         // blocks of one GM <-> UB copy
 constexpr int32 kMaxCopyRowBytes = 2097151;  // bytes of such a block
