@@ -45,11 +45,15 @@ std::vector<Setting> settings() {
       {"TILEKERNELS_CHECK_DATA", get_check_data() ? "1" : "0",
        "whether faults in the data are reported"},
       {"TILEKERNELS_CACHE_DIR", cache_dir().empty() ? "none" : cache_dir(),
-       "folder of compiled CUDA kernels"},
+       "folder of compiled kernels"},
       {"TILEKERNELS_CUDA_LIBRARY", text_of("TILEKERNELS_CUDA_LIBRARY", "libcuda.so.1"),
        "driver of the cuda backend"},
       {"TILEKERNELS_NVRTC_LIBRARY", text_of("TILEKERNELS_NVRTC_LIBRARY", "searched"),
        "compiler of CUDA kernels"},
+      {"TILEKERNELS_ASCENDCL_LIBRARY", text_of("TILEKERNELS_ASCENDCL_LIBRARY", "searched"),
+       "runtime of Ascend NPUs"},
+      {"TILEKERNELS_ACLRTC_LIBRARY", text_of("TILEKERNELS_ACLRTC_LIBRARY", "searched"),
+       "compiler of Ascend kernels"},
   };
 }
 

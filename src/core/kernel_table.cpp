@@ -1,6 +1,7 @@
 // Chooses the backend of a call and reports the faults that host backends found in the data.
 #include "core/kernel_table.h"
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <string>
@@ -17,13 +18,12 @@
 namespace tilekernels {
 namespace {
 
-constexpr const char* kNoNpu =
-    "ascend kernels run on the machine model, which computes on host memory: no NPU is driven";
 constexpr const char* kNoSimd = "this processor has no AVX2: cpu calls run the reference";
 
-DeviceType memory_of(Backend backend) {
-  // The Ascend machine model computes on host memory.
-  return backend == Backend::kCuda ? DeviceType::kCuda : DeviceType::kCpu;
+bool computes_on(Backend backend, DeviceType memory) {
+  // The Ascend machine model computes on host memory, an NPU on its own.
+  if (backend == Backend::kAscend) return memory != DeviceType::kCuda;
+  return memory == (backend == Backend::kCuda ? DeviceType::kCuda : DeviceType::kCpu);
 }
 
 Backend backend_of(DeviceType device) {
@@ -85,7 +85,7 @@ Backend choose_backend(std::string_view op, const Call& call, Device device,
   const std::optional<Backend> process_wide = get_backend();
   const std::optional<Backend> forced = call.backend ? call.backend : process_wide;
   Backend backend = forced.value_or(backend_of(device.type));
-  if (forced && memory_of(backend) != device.type) {
+  if (forced && !computes_on(backend, device.type)) {
     throw std::invalid_argument(
         message(op, "backend", "must be one that computes on " + to_string(device) + " memory",
                 name(backend)));
@@ -95,14 +95,15 @@ Backend choose_backend(std::string_view op, const Call& call, Device device,
         message(op, "no " + std::string(name(backend)) +
                         " kernel in this build; available: " + available_kernels(presence)));
   }
-  if (backend == Backend::kAscend && device.type != DeviceType::kCpu) {
-    throw BackendError(message(op, kNoNpu));
+  if (backend == Backend::kAscend && device.type == DeviceType::kAscend) {
+    const std::string problem = ascend::npu_problem();
+    if (!problem.empty()) throw BackendError(message(op, problem));
   }
   if (backend == Backend::kCpu && !cpu::has_simd()) {
     if (!forced) return Backend::kReference;
     throw BackendError(message(op, kNoSimd));
   }
-  if (backend == Backend::kAscend || (backend == Backend::kCuda && !cuda::is_available())) {
+  if (backend == Backend::kCuda && !cuda::is_available()) {
     const BackendStatus found = status(backend);
     if (!found.available) throw BackendError(message(op, found.detail));
   }
@@ -141,7 +142,7 @@ void remember_faults(const char* op, const FaultNames& faults) {
 }
 
 void check_errors(Stream stream) {
-  const uint64_t word = cuda::take_fault(stream);
+  const uint64_t word = std::min(ascend::take_fault(stream), cuda::take_fault(stream));
   if (word == numerics::kNoFault) return;
   const DeviceFaults& of = device_faults[numerics::fault_op(word)];
   const FaultNames* const names = of.names.load(std::memory_order_acquire);

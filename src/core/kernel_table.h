@@ -57,10 +57,10 @@ struct KernelTable {
     const Backend backend = choose_backend(op, call, device, presence);
     const Launch launch{device, call.stream};
     uint64 word = numerics::kNoFault;
-    // The cuda launch replaces the pointer by the device's own word.
+    // The launch on a device replaces the pointer by the device's own word.
     if constexpr (requires { args.fault; }) {
       args.fault = &word;
-      if (backend == Backend::kCuda) remember_faults(op.data(), faults);
+      if (device.type != DeviceType::kCpu) remember_faults(op.data(), faults);
     }
     if (backend == Backend::kReference) {
       // The cpu kernels' thread loop does the same for them.

@@ -222,6 +222,16 @@ std::string nvrtc_library() {
   return path == nullptr ? "" : path;
 }
 
+std::string ascendcl_library() {
+  const char* path = environment("TILEKERNELS_ASCENDCL_LIBRARY");
+  return path == nullptr ? "" : path;
+}
+
+std::string aclrtc_library() {
+  const char* path = environment("TILEKERNELS_ACLRTC_LIBRARY");
+  return path == nullptr ? "" : path;
+}
+
 void set_amax_clamp_for_quant(DType fmt, bool use_e4m3_sf, float value) {
   const bool fp4 = is_e2m1("set_amax_clamp_for_quant", fmt);
   check_clamp("set_amax_clamp_for_quant", "value", fp4, use_e4m3_sf, value);

@@ -17,4 +17,9 @@ std::string cuda_library();
 /// The NVRTC library that TILEKERNELS_NVRTC_LIBRARY names; empty when it names none.
 std::string nvrtc_library();
 
+/// The same of the NPU's runtime (TILEKERNELS_ASCENDCL_LIBRARY) and of its run-time compiler
+/// (TILEKERNELS_ACLRTC_LIBRARY).
+std::string ascendcl_library();
+std::string aclrtc_library();
+
 }  // namespace tilekernels

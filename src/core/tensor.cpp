@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "core/message.h"
+#include "runtime/ascend/runtime.h"
 #include "runtime/cuda/runtime.h"
 #include "tilekernels/error.h"
 #include "tilekernels/stream.h"
@@ -37,10 +38,8 @@ class DefaultAllocator : public Allocator {
       throw std::invalid_argument(message("allocate", "size_bytes", "must be >= 0", size_bytes));
     }
     if (device.type == DeviceType::kCuda) return cuda::allocate(size_bytes, device.index, stream);
-    if (device.type != DeviceType::kCpu) {
-      throw Unsupported(message("allocate", "device",
-                                "must be cpu or cuda for the default allocator",
-                                to_string(device)));
+    if (device.type == DeviceType::kAscend) {
+      return ascend::allocate(size_bytes, device.index, stream);
     }
     void* block = ::operator new(static_cast<size_t>(size_bytes), kHostAlignment);
     return {block, [](void* p) { ::operator delete(p, kHostAlignment); }};
@@ -177,10 +176,11 @@ void copy(const TensorView& to, const TensorView& from, Stream stream) {
     if (view->data == nullptr) {
       throw std::invalid_argument(message("copy", argument, "must have memory", "a null pointer"));
     }
-    if (view->device.type == DeviceType::kAscend) {
-      throw std::invalid_argument(
-          message("copy", argument, "must be on cpu or cuda", to_string(view->device)));
-    }
+  }
+  const DeviceType types[] = {to.device.type, from.device.type};
+  if (types[0] != types[1] && types[0] != DeviceType::kCpu && types[1] != DeviceType::kCpu) {
+    throw std::invalid_argument(
+        message("copy", "from", "must be on cpu or " + to_string(to.device), to_string(from)));
   }
   for (int64_t stride : from.strides) {
     if (stride < 0) {
@@ -192,6 +192,9 @@ void copy(const TensorView& to, const TensorView& from, Stream stream) {
   const Device device = to.device.type == DeviceType::kCpu ? from.device : to.device;
   if (device.type == DeviceType::kCuda) {
     cuda::copy(to.data, from.data, size, device.index, stream);
+  } else if (device.type == DeviceType::kAscend) {
+    ascend::copy(to.data, to.device.type == DeviceType::kAscend, from.data,
+                 from.device.type == DeviceType::kAscend, size, device.index, stream);
   } else {
     std::memmove(to.data, from.data, static_cast<size_t>(size));
   }

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <stdexcept>
 
+#include "runtime/ascend/npu/acl.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
 
@@ -76,16 +78,20 @@ TEST_F(KernelTableTest, AForcedBackendMustComputeOnTheTensorsMemory) {
             "[add] backend must be one that computes on cuda:0 memory, got cpu");
 }
 
-TEST_F(KernelTableTest, TheMachineModelComputesOnHostMemoryOnly) {
+TEST_F(KernelTableTest, TheMachineModelComputesOnHostMemoryAndAnNpuOnItsOwn) {
   const KernelTable<Args, Shape> table = {.op = "add", .reference = add, .ascend = add};
   int sum = 0;
   Backend ran = Backend::kReference;
   table.run({.backend = Backend::kAscend, .ran = &ran}, kHost, {&sum, nullptr}, {3});
   EXPECT_EQ(sum, 3);
   EXPECT_EQ(ran, Backend::kAscend);
+  setenv("TILEKERNELS_ASCENDCL_LIBRARY", "/nowhere/libascendcl.so", 1);
+  ascend::npu::forget_acl();
   EXPECT_EQ(error_of<BackendError>(table, {}, {DeviceType::kAscend, 0}),
-            "[add] ascend kernels run on the machine model, which computes on host memory: no NPU "
-            "is driven");
+            "[add] the NPU's runtime is missing: /nowhere/libascendcl.so: cannot open shared "
+            "object file: No such file or directory");
+  unsetenv("TILEKERNELS_ASCENDCL_LIBRARY");
+  ascend::npu::forget_acl();
 }
 
 TEST_F(KernelTableTest, TheLowestFaultyRowIsReported) {

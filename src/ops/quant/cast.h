@@ -79,8 +79,9 @@ void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& lau
                  const Text& text);
 }  // namespace cuda
 namespace ascend {
+struct Text;
 void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& launch,
-                 const char* op);
-}
+                 const Text& text);
+}  // namespace ascend
 
 }  // namespace tilekernels

@@ -27,12 +27,13 @@ static_assert(plan(widest(numerics::kDTypeE4M3), 4, 4).ub_bytes <= kUbBytes);
 
 }  // namespace
 
-void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch&, const char* op) {
+void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& where,
+                 const Text& text) {
   const SfWords words =
       is_quantized(shape.x_dtype) ? sf_words(args.x_sf.map, shape.x_sf_kind) : SfWords{1, 1, 1};
   const cast_kernel::Tile tile = plan(shape, words.pack_k, words.word_bytes);
-  launch(op, cast_kernel::num_items(args, shape, tile), args,
-         [&](const CastArgs& mine) { cast_kernel::run(mine, shape, tile); });
+  launch<cast_kernel::run>(text, cast_kernel::num_items(args, shape, tile), args, shape, tile,
+                           where);
 }
 
 }  // namespace tilekernels::ascend

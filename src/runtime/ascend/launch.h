@@ -1,27 +1,37 @@
-// Starts a kernel on the vector cores: on a host, on those of the machine model.
+// Launching an op's kernel on vector cores: what its launch.cpp calls.
+//
+//   extern const Text topk_gate_text;  // embedded from ascend.h
+//
+//   void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
+//     using namespace topk_gate_kernel;
+//     constexpr Tile kTile{.stages = 6};
+//     static_assert(ub_bytes(kTile) <= kUbBytes);
+//     launch<run>(topk_gate_text, args.num_tokens, args, shape, kTile, where);
+//   }
 #pragma once
 
+#include "core/launch.h"
 #include "numerics/fault.h"
 #include "runtime/ascend/lanes.h"
+#include "runtime/ascend/npu/launch.h"
+#include "runtime/ascend/text.h"
 
 namespace tilekernels::ascend {
 
-/// Cores that a launch takes at most.
+/// Cores of the machine model that a launch takes at most.
 int64 num_vec_cores();
 
 namespace detail {
-/// Calls body(state, faults) once on every core. `faults` is an array of a block a core, each
-/// starting with its error word; the lowest word is returned.
+/// Calls body(state, faults) once on every core of the machine model. `faults` is an array of a
+/// block a core, each starting with its error word; the lowest word is returned.
 uint64 launch(const char* kernel, int64 num_cores, void (*body)(const void* state, uint64* faults),
               const void* state);
 }  // namespace detail
 
-/// Uint64s from one core's error word to the next: cores never share a block of GM.
-constexpr int64 kFaultPitch = kBlockBytes / 8;
-
-/// Runs `core(args)` on as many cores as there are items, at most num_vec_cores(). A kernel that
-/// reports faults finds in args.fault the words of all cores, `kFaultPitch` apart.
-/// Errors: BackendError (a hazard) where the machine model objects.
+/// Runs `core(args)` on the machine model, on as many cores as there are items, at most
+/// num_vec_cores(). A kernel that reports faults finds in args.fault the words of all cores,
+/// `kFaultPitch` apart.
+/// Errors: BackendError (a hazard) where the model objects.
 template <class Args, class Core>
 void launch(const char* kernel, int64 num_items, const Args& args, const Core& core) {
   struct State {
@@ -44,6 +54,23 @@ void launch(const char* kernel, int64 num_items, const Args& args, const Core& c
       },
       &state);
   if constexpr (requires { args.fault; }) *args.fault = numerics::min_of(*args.fault, word);
+}
+
+/// Runs `kRun(args, shape, tile)` on every core, on as many as there are items: on host memory on
+/// those of the machine model; on an NPU's memory on the NPU's, where the op's text is compiled for
+/// this Shape and Tile, structs of int32, unless it is loaded.
+/// Errors: BackendError.
+template <auto kRun, class Args, class Shape, class Tile>
+void launch(const Text& text, int64 num_items, Args args, const Shape& shape, const Tile& tile,
+            const Launch& where) {
+  if (where.device.type != DeviceType::kAscend) {
+    return launch(text.op, num_items, args, [&](const Args& mine) { kRun(mine, shape, tile); });
+  }
+  jit::KernelId id;
+  jit::set_constants(id, shape, tile);
+  uint64** fault = nullptr;
+  if constexpr (requires { args.fault; }) fault = &args.fault;
+  npu::launch_raw(text, num_items, id, &args, sizeof(args), fault, where);
 }
 
 }  // namespace tilekernels::ascend

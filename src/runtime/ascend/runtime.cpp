@@ -21,7 +21,7 @@ struct Start {
 BackendStatus status() {
   return {Backend::kAscend, true,
           "machine model of the Ascend 950 vector core, " + std::to_string(num_vec_cores()) +
-              " cores; no NPU is used"};
+              " cores; " + describe_npus()};
 }
 
 int64 num_vec_cores() { return model::options().num_cores; }

@@ -11,8 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
 #include "core/launch.h"
 #include "runtime/cuda/module_cache.h"
@@ -60,15 +58,8 @@ void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, ui
 template <class Args, class Shape, class Tile>
 void launch(const Text& text, const Plan& plan, Args args, const Shape& shape, const Tile& tile,
             const Launch& where) {
-  constexpr size_t kTileBytes = std::is_empty_v<Tile> ? 0 : sizeof(Tile);
-  static_assert(std::is_trivially_copyable_v<Shape> && std::is_trivially_copyable_v<Tile> &&
-                sizeof(Shape) % sizeof(int32_t) == 0 && kTileBytes % sizeof(int32_t) == 0 &&
-                sizeof(Shape) + kTileBytes <= sizeof(KernelId::constants));
   KernelId id;
-  id.kind.num_shape = sizeof(Shape) / sizeof(int32_t);
-  id.kind.num_constants = (sizeof(Shape) + kTileBytes) / sizeof(int32_t);
-  std::memcpy(id.constants, &shape, sizeof(Shape));
-  if constexpr (kTileBytes > 0) std::memcpy(id.constants + id.kind.num_shape, &tile, kTileBytes);
+  jit::set_constants(id, shape, tile);
   uint64_t** fault = nullptr;
   if constexpr (requires { args.fault; }) fault = &args.fault;
   launch_raw(text, plan, id, &args, fault, where);

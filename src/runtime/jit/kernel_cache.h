@@ -2,10 +2,14 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "runtime/jit/compile.h"
 
@@ -26,6 +30,27 @@ struct KernelId {
   Kind kind;
   int32_t constants[kMaxConstants];
 };
+
+/// Whether T is made of int32 and of nothing else, so that "{1,2,3}" makes one in device text.
+template <class T>
+concept IsInts = std::is_trivially_copyable_v<T> && sizeof(T) % sizeof(int32_t) ==
+                 0 &&[]<size_t... kI>(std::index_sequence<kI...>) {
+  return requires { T{(static_cast<void>(kI), int32_t{0})...}; };
+}
+(std::make_index_sequence<sizeof(T) / sizeof(int32_t)>());
+
+/// Puts a Shape and a Tile, an empty struct for none, into the id.
+template <class Shape, class Tile>
+void set_constants(KernelId& id, const Shape& shape, const Tile& tile) {
+  static_assert(IsInts<Shape>, "a Shape is a struct of int32");
+  static_assert(std::is_empty_v<Tile> || IsInts<Tile>, "a Tile is a struct of int32");
+  constexpr size_t kTileBytes = std::is_empty_v<Tile> ? 0 : sizeof(Tile);
+  static_assert(sizeof(Shape) + kTileBytes <= sizeof(KernelId::constants));
+  id.kind.num_shape = sizeof(Shape) / sizeof(int32_t);
+  id.kind.num_constants = (sizeof(Shape) + kTileBytes) / sizeof(int32_t);
+  std::memcpy(id.constants, &shape, sizeof(Shape));
+  if constexpr (kTileBytes > 0) std::memcpy(id.constants + id.kind.num_shape, &tile, kTileBytes);
+}
 
 struct LoadedKernel {
   void* function;

@@ -26,12 +26,13 @@ void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launc
 
 namespace ascend {
 
-void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch&) {
+extern const Text topk_gate_text;
+
+void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
   using namespace topk_gate_kernel;
   constexpr Tile kTile{.stages = 6};
   static_assert(ub_bytes(kTile) <= kUbBytes);
-  launch("topk_gate", args.num_tokens, args,
-         [&](const TopkGateArgs& mine) { run(mine, shape, kTile); });
+  launch<run>(topk_gate_text, args.num_tokens, args, shape, kTile, where);
 }
 
 }  // namespace ascend

@@ -40,12 +40,13 @@ void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launc
 
 namespace ascend {
 
-void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launch&) {
+extern const Text cast_back_text;
+
+void cast_back(const CastBackArgs& args, const CastBackShape& shape, const Launch& where) {
   using namespace cast_back_kernel;
   const SfWords words = sf_words(args.x_sf.map, shape.sf_kind);
   const Tile tile = plan(shape, words.pack_k, words.word_bytes);
-  launch("cast_back", args.num_tokens * num_spans(shape, tile), args,
-         [&](const CastBackArgs& mine) { run(mine, shape, tile); });
+  launch<run>(cast_back_text, args.num_tokens * num_spans(shape, tile), args, shape, tile, where);
 }
 
 }  // namespace ascend

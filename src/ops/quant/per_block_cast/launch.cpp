@@ -1,5 +1,6 @@
 // per_block_cast: launch plans of the compiled backends.
 #include "ops/quant/per_block_cast/op.h"
+#include "runtime/ascend/text.h"
 #include "runtime/cuda/text.h"
 
 namespace tilekernels {
@@ -15,8 +16,10 @@ void per_block_cast(const CastArgs& args, const CastShape& shape, const Launch& 
 
 namespace ascend {
 
+extern const Text per_block_cast_text;
+
 void per_block_cast(const CastArgs& args, const CastShape& shape, const Launch& launch) {
-  cast_blocks(args, shape, launch, "per_block_cast");
+  cast_blocks(args, shape, launch, per_block_cast_text);
 }
 
 }  // namespace ascend

@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# Shows every Ascend kernel, as it is embedded, and every primitive to clang beside the vendor's
+# public headers: names, types and argument counts, nothing is compiled or run.
+#
+# Usage: scripts/check_ascend_syntax.sh STAND_INS HEADERS
+#   STAND_INS  a folder with pre.h (keywords), types.h and fns.h (compiler intrinsics), own text
+#   HEADERS    a checkout of the public asc-devkit with include/ and impl/; its licence allows
+#              software for Huawei processors only, so it is no part of this project
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+stand_ins=$(cd "$1" && pwd)
+sdk=$(cd "$2" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+touch "$work/more.h"
+
+flags=(-std=c++17 -fsyntax-only -ferror-limit=0 -w -D__NPU_ARCH__=3510 -D__DAV_C310__
+  -D__DAV_C310_VEC__ -D__DAV_VEC__ -DTILEKERNELS_SHAPE={} -DTILEKERNELS_TILE={}
+  -include "$stand_ins/pre.h" -include "$stand_ins/types.h" -include "$stand_ins/fns.h"
+  -include "$work/more.h" -I"$sdk" -I"$sdk/include" -I"$sdk/include/basic_api"
+  -I"$sdk/include/basic_api/reg_compute" -I"$sdk/include/utils" -I"$sdk/impl"
+  -I"$sdk/impl/basic_api" -I"$sdk/impl/basic_api/reg_compute")
+
+# embed NAME FILE: writes the text that the library would hold to $work/NAME.cpp.
+embed() {
+  cmake -DOP="$1" -DFILE="$2" -DROOT="$PWD/src" -DBACKEND=ascend -DOUTPUT="$work/$1.txt" \
+    -DDEPFILE="$work/$1.d" -P cmake/embed_text.cmake
+  sed -e '1,/R"device_text(/{s/.*R"device_text(//;t;d}' -e '/)device_text"/,$d' \
+    "$work/$1.txt" >"$work/$1.cpp"
+}
+
+# check NAME: clang's errors, after a stand-in was added for every intrinsic that the headers call
+# and the folder does not have.
+check() {
+  local round
+  for round in 1 2 3 4 5 6 7 8; do
+    clang++ "${flags[@]}" "$work/$1.cpp" >"$work/$1.log" 2>&1 || true
+    local names
+    names=$(grep -F "$sdk" "$work/$1.log" |
+      sed -nE "s/.*use of undeclared identifier '([a-z_0-9]+)'.*/\1/p" | sort -u)
+    [ -n "$names" ] || break
+    for name in $names; do
+      echo "template <class... A> inline void $name(A&&...) {}" >>"$work/more.h"
+    done
+  done
+  grep -c 'error:' "$work/$1.log" || true
+}
+
+total=0
+kernels=0
+report() {
+  local errors
+  errors=$(check "$1")
+  printf '%-24s %s errors\n' "$1" "$errors"
+  [ "$errors" -eq 0 ] || grep 'error:' "$work/$1.log" | head -n 10
+  total=$((total + errors))
+}
+for header in src/ops/*/*/ascend.h; do
+  op=$(basename "$(dirname "$header")")
+  printf '#include "%s"\n#include "runtime/ascend/npu/entry.h"\nTILEKERNELS_ENTRY(%s)\n' \
+    "${header#src/}" "$op" >"$work/$op.h"
+  embed "$op" "$work/$op.h"
+  report "$op"
+  kernels=$((kernels + 1))
+done
+embed primitives "$PWD/tests/ascend/primitives.h"
+report primitives
+[ ! -e src/runtime/ascend/npu/selftest.h ] || { embed selftest "$PWD/src/runtime/ascend/npu/selftest.h"; report selftest; }
+echo "$kernels kernels and every primitive: $total errors"
+[ "$total" -eq 0 ]

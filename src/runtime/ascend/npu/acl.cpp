@@ -1,0 +1,146 @@
+// The NPU's runtime, libascendcl: a table of the entry points that we use, opened at the first
+// need.
+#include "runtime/ascend/npu/acl.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+
+#include "core/message.h"
+#include "core/settings.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels::ascend::npu {
+namespace {
+
+constexpr const char* kForked =
+    "this process was forked after the NPU was used, which its runtime does not survive: start "
+    "workers by spawn, or fork before the first call";
+
+std::mutex mutex;
+Acl table;                           // guarded by the mutex until it is published
+std::string version;                 // the same
+std::optional<std::string> problem;  // guarded by the mutex; unset: not tried yet
+std::atomic<const Acl*> ready{nullptr};
+std::atomic<bool> initialised{false};
+std::atomic<bool> forked{false};
+
+// Takes no lock: another thread may have held it when the parent forked.
+void after_fork_in_child() {
+  if (!initialised) return;
+  forked = true;
+  ready = nullptr;
+}
+
+std::string describe(const Acl& runtime, int result) {
+  const char* const text = runtime.get_recent_error();
+  std::string words = "error " + std::to_string(result);
+  if (text != nullptr && *text != '\0') words += std::string(" (") + text + ")";
+  return words;
+}
+
+std::string initialise() {
+  static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  if (registered != 0) return "no handler for forks can be registered";
+  // Another library of this process may have done it.
+  if (const int result = table.init(nullptr); result != 0 && result != kErrorRepeatInitialize) {
+    return "the NPU's runtime cannot start: " + describe(table, result);
+  }
+  initialised = true;
+  int32_t parts[3] = {};
+  table.get_version(&parts[0], &parts[1], &parts[2]);
+  version =
+      std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
+  uint32_t count = 0;
+  table.get_device_count(&count);
+  return count > 0 ? "" : "the NPU's runtime finds no device";
+}
+
+std::string open_machine_acl() {
+  const std::string named = ascendcl_library();
+  if (!named.empty()) return open_acl(named, table);
+  const std::string found = open_acl("libascendcl.so", table);
+  return found.empty() ? ""
+                       : found +
+                             " (source the set_env.sh of a CANN toolkit, or name the library in "
+                             "TILEKERNELS_ASCENDCL_LIBRARY)";
+}
+
+// Tries once; in a fork of a process that used the NPU, fails without touching a lock.
+std::string start() {
+  if (forked) return kForked;
+  const std::lock_guard lock(mutex);
+  if (problem) return *problem;
+  std::string found = open_machine_acl();
+  if (found.empty()) found = initialise();
+  problem = found;
+  if (found.empty()) ready.store(&table, std::memory_order_release);
+  return found;
+}
+
+}  // namespace
+
+std::string open_acl(const std::string& library, Acl& into) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) return std::string("the NPU's runtime is missing: ") + dlerror();
+  const char* absent = nullptr;
+  const auto load = [&](auto& entry, const char* name) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
+    if (entry == nullptr && absent == nullptr) absent = name;
+  };
+  load(into.init, "aclInit");
+  load(into.get_recent_error, "aclGetRecentErrMsg");
+  load(into.get_soc_name, "aclrtGetSocName");
+  load(into.get_version, "aclrtGetVersion");
+  load(into.get_device_count, "aclrtGetDeviceCount");
+  load(into.get_device, "aclrtGetDevice");
+  load(into.set_device, "aclrtSetDevice");
+  load(into.get_device_info, "aclrtGetDeviceInfo");
+  load(into.get_current_context, "aclrtGetCurrentContext");
+  load(into.set_current_context, "aclrtSetCurrentContext");
+  load(into.allocate, "aclrtMalloc");
+  load(into.free, "aclrtFree");
+  load(into.copy, "aclrtMemcpy");
+  load(into.fill, "aclrtMemset");
+  load(into.synchronize_stream, "aclrtSynchronizeStream");
+  load(into.load, "aclrtBinaryLoadFromData");
+  load(into.get_function, "aclrtBinaryGetFunction");
+  load(into.launch, "aclrtLaunchKernelWithHostArgs");
+  if (absent == nullptr) return "";
+  return "the NPU's runtime is too old: " + library + " has no " + absent;
+}
+
+const Acl& acl() {
+  if (const Acl* const opened = ready.load(std::memory_order_acquire)) return *opened;
+  const std::string found = start();
+  if (!found.empty()) throw BackendError(message("ascend", found));
+  return *ready.load(std::memory_order_acquire);
+}
+
+std::string acl_problem() { return is_acl_ready() ? "" : start(); }
+
+bool is_acl_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+
+std::string acl_version() {
+  const std::lock_guard lock(mutex);
+  return version;
+}
+
+void fail(int result, std::string_view op, const char* call) {
+  throw BackendError(message(op, std::string(call) + " failed: " + describe(acl(), result)));
+}
+
+void forget_acl() {
+  const std::lock_guard lock(mutex);
+  problem.reset();
+  version.clear();
+  ready = nullptr;
+  initialised = false;
+  forked = false;
+}
+
+}  // namespace tilekernels::ascend::npu

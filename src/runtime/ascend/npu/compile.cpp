@@ -1,0 +1,111 @@
+// The NPU's run-time compiler: aclrtc, opened at the first need, turns kernel text into a binary.
+#include "runtime/ascend/npu/compile.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <mutex>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/message.h"
+#include "core/settings.h"
+#include "runtime/ascend/npu/acl.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels::ascend::npu {
+namespace {
+
+std::mutex mutex;
+jit::Compiler table;                 // guarded by the mutex until it is published
+std::optional<std::string> problem;  // guarded by the mutex; unset: not tried yet
+std::atomic<const jit::Compiler*> ready{nullptr};
+
+std::string open_machine_aclrtc() {
+  const std::string named = aclrtc_library();
+  std::string found = open_aclrtc(named.empty() ? "libacl_rtc.so" : named, table);
+  if (!found.empty() && named.empty()) {
+    found +=
+        " (source the set_env.sh of a CANN toolkit, or name the library in "
+        "TILEKERNELS_ACLRTC_LIBRARY)";
+  }
+  return found;
+}
+
+std::string start() {
+  const std::lock_guard lock(mutex);
+  if (problem) return *problem;
+  problem = open_machine_aclrtc();
+  if (problem->empty()) ready.store(&table, std::memory_order_release);
+  return *problem;
+}
+
+std::vector<std::string> options_of(const jit::CompileJob& job) {
+  // Kernels say themselves what waits for what, and what is rounded once.
+  std::vector<std::string> options = {"--npu-arch=" + std::string(job.arch), "-O3",
+                                      "--cce-auto-sync=off", "-ffp-contract=off"};
+  for (std::string& constant : jit::constants_of(job)) options.push_back(std::move(constant));
+  return options;
+}
+
+}  // namespace
+
+std::string open_aclrtc(const std::string& library, jit::Compiler& into) {
+  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    return std::string("the NPU's run-time compiler is missing: ") + dlerror();
+  }
+  const char* absent = nullptr;
+  const auto load = [&](auto& entry, const char* name) {
+    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
+    if (entry == nullptr && absent == nullptr) absent = name;
+  };
+  into.version = nullptr;
+  into.get_error_string = nullptr;
+  load(into.create_program, "aclrtcCreateProg");
+  load(into.compile_program, "aclrtcCompileProg");
+  load(into.get_program_log_size, "aclrtcGetCompileLogSize");
+  load(into.get_program_log, "aclrtcGetCompileLog");
+  load(into.get_binary_size, "aclrtcGetBinDataSize");
+  load(into.get_binary, "aclrtcGetBinData");
+  load(into.destroy_program, "aclrtcDestroyProg");
+  if (absent != nullptr) {
+    return "the NPU's run-time compiler is too old: " + library + " has no " + absent;
+  }
+  // The library has no version of its own; its toolkit's runtime has.
+  into.identity = "aclrtc" + std::string(acl_version().empty() ? "" : " of acl " + acl_version());
+  const std::string size = jit::library_size(reinterpret_cast<const void*>(into.create_program));
+  if (!size.empty()) into.identity += ", " + size;
+  return "";
+}
+
+const jit::Compiler& aclrtc() {
+  if (const jit::Compiler* opened = ready.load(std::memory_order_acquire)) return *opened;
+  const std::string found = start();
+  if (!found.empty()) throw BackendError(message("ascend", found));
+  return *ready.load(std::memory_order_acquire);
+}
+
+std::string aclrtc_problem() { return is_aclrtc_ready() ? "" : start(); }
+
+bool is_aclrtc_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+
+void forget_aclrtc() {
+  const std::lock_guard lock(mutex);
+  problem.reset();
+  ready = nullptr;
+}
+
+std::string key_of(const jit::CompileJob& job, const jit::Compiler& compiler) {
+  return jit::key_of(*job.text, options_of(job), compiler);
+}
+
+jit::Compiled compile(const jit::CompileJob& job, const jit::Compiler& compiler) {
+  jit::Output made =
+      jit::compile(job, std::string(job.text->op) + ".asc", options_of(job), compiler);
+  return {std::move(made.binary), {}};
+}
+
+}  // namespace tilekernels::ascend::npu
