@@ -18,7 +18,7 @@ using numerics::kSfF32;
 struct Tile {
   int32 stages;    // items in flight
   int32 span;      // columns of an item
-  int64 ub_bytes;  // what the kernel allocates
+  int32 ub_bytes;  // what the kernel allocates
 };
 
 constexpr int64 kSlotTail = 512;           // what loads of pairs of registers may read past a row
@@ -110,11 +110,13 @@ constexpr Tile plan(const CastShape& shape, int32 x_pack_k, int32 x_word_bytes) 
     if (span > kEnoughCols && is_long) continue;
     for (int32 stages = 3; stages >= 2; --stages) {
       const int64 bytes = ub_bytes(shape, stages, span, x_pack_k, x_word_bytes);
-      if (bytes <= kUbBytes) return {stages, static_cast<int32>(span), bytes};
+      if (bytes <= kUbBytes) {
+        return {stages, static_cast<int32>(span), static_cast<int32>(bytes)};
+      }
     }
     if (span == 128) break;
   }
-  return {1, 128, ub_bytes(shape, 1, 128, x_pack_k, x_word_bytes)};
+  return {1, 128, static_cast<int32>(ub_bytes(shape, 1, 128, x_pack_k, x_word_bytes))};
 }
 
 // A strip of rows by a span of columns; or, beyond the last strip, padding of the scaling factors.

@@ -10,7 +10,7 @@ namespace tilekernels::ascend::cast_back_kernel {
 struct Tile {
   int32 stages;    // items in flight
   int32 span;      // columns of an item
-  int64 ub_bytes;  // what the kernel allocates
+  int32 ub_bytes;  // what the kernel allocates
 };
 
 // Canonical, in the output's type, to memory.
@@ -156,7 +156,9 @@ constexpr Tile plan(const CastBackShape& shape, int32 pack_k, int32 word_bytes) 
   while (true) {
     for (int32 stages = 3; stages >= 2; --stages) {
       const int64 bytes = ub_bytes(shape, stages, span, pack_k, word_bytes);
-      if (bytes <= kUbBytes) return {stages, static_cast<int32>(span), bytes};
+      if (bytes <= kUbBytes) {
+        return {stages, static_cast<int32>(span), static_cast<int32>(bytes)};
+      }
     }
     span = numerics::align_up(span / 2, kPair);
   }
