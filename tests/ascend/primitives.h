@@ -3,7 +3,7 @@
 #pragma once
 
 #include "runtime/ascend/composites.h"
-#include "runtime/ascend/fault.h"
+#include "runtime/ascend/faults.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::primitives_kernel {
@@ -72,6 +72,7 @@ TILEKERNELS_VF void integers(Ub<T> x) {
   if constexpr (sizeof(T) == 4) {
     Reg<uint32> index;
     vdup(index, 0u, all);
+    vmull(index, index, index, index, all);
     vcadd(c, a, all);
     vgather(c, x, index, all);
     vscatter(x, c, index, all);
@@ -82,6 +83,17 @@ TILEKERNELS_VF void integers(Ub<T> x) {
     vstur(x, c, stream);
     vstar(x, stream);
   }
+}
+
+TILEKERNELS_VF void counts(Ub<uint8> x, Ub<uint16> out) {
+  const Mask bytes = pset<uint8>();
+  Reg<uint8> values;
+  Reg<uint16> bins;
+  vlds(values, x);
+  vdup(bins, uint16{0}, pset<uint16>());
+  vhist<false>(bins, values, bytes);
+  vhist<true>(bins, values, bytes);
+  vsts(out, bins, pset<uint16>());
 }
 
 TILEKERNELS_VF void floats(Ub<float> x, Ub<uint8> bytes) {
@@ -155,6 +167,7 @@ TILEKERNELS_CORE void run(const Args& args, const Shape& shape, const Tile& tile
   vf_call<integers<uint16>>("integers", u16);
   vf_call<integers<uint32>>("integers", in.empty());
   in.emptied();
+  vf_call<counts>("counts", u8, u16);
   vf_call<floats>("floats", f, u8);
   set_flag<Pipe::kV, Pipe::kMte2>(0);
   wait_flag<Pipe::kV, Pipe::kMte2>(0);
@@ -165,7 +178,8 @@ TILEKERNELS_CORE void run(const Args& args, const Shape& shape, const Tile& tile
   pipe_barrier<Pipe::kMte3>();
   set_value(u32, 0, get_value(u32, 1));
   copy_out(gm(args.words), u32, {1, 256});
-  lower_error_word(args.fault, 0, 1, numerics::kFaultNotFinite);
+  report_faults(args.fault, alloc_faults(), 1, numerics::kFaultNotFinite,
+                [](int32 item) { return int64{item}; });
   barrier_all();
 }
 

@@ -10,6 +10,8 @@
 //   }
 #pragma once
 
+#include <type_traits>
+
 #include "core/launch.h"
 #include "numerics/fault.h"
 #include "runtime/ascend/lanes.h"
@@ -56,21 +58,36 @@ void launch(const char* kernel, int64 num_items, const Args& args, const Core& c
   if constexpr (requires { args.fault; }) *args.fault = numerics::min_of(*args.fault, word);
 }
 
-/// Runs `kRun(args, shape, tile)` on every core, on as many as there are items: on host memory on
-/// those of the machine model; on an NPU's memory on the NPU's, where the op's text is compiled for
-/// this Shape and Tile, structs of int32, unless it is loaded.
+/// For a kernel without tile constants.
+struct NoTile {};
+
+/// Runs `kRun(args, shape, tile)`, without a tile `kRun(args, shape)`, on every core, on as many as
+/// there are items: on host memory on those of the machine model; on an NPU's memory on the NPU's,
+/// where the op's text is compiled for this Shape and Tile, structs of int32, unless it is loaded.
 /// Errors: BackendError.
 template <auto kRun, class Args, class Shape, class Tile>
 void launch(const Text& text, int64 num_items, Args args, const Shape& shape, const Tile& tile,
             const Launch& where) {
   if (where.device.type != DeviceType::kAscend) {
-    return launch(text.op, num_items, args, [&](const Args& mine) { kRun(mine, shape, tile); });
+    return launch(text.op, num_items, args, [&](const Args& mine) {
+      if constexpr (std::is_empty_v<Tile>) {
+        kRun(mine, shape);
+      } else {
+        kRun(mine, shape, tile);
+      }
+    });
   }
   jit::KernelId id;
   jit::set_constants(id, shape, tile);
   uint64** fault = nullptr;
   if constexpr (requires { args.fault; }) fault = &args.fault;
   npu::launch_raw(text, num_items, id, &args, sizeof(args), fault, where);
+}
+
+template <auto kRun, class Args, class Shape>
+void launch(const Text& text, int64 num_items, const Args& args, const Shape& shape,
+            const Launch& where) {
+  launch<kRun>(text, num_items, args, shape, NoTile{}, where);
 }
 
 }  // namespace tilekernels::ascend

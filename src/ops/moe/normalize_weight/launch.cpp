@@ -29,13 +29,15 @@ void normalize_weight(const NormalizeWeightArgs& args, const NormalizeWeightShap
 
 namespace ascend {
 
+extern const Text normalize_weight_text;
+
 void normalize_weight(const NormalizeWeightArgs& args, const NormalizeWeightShape& shape,
-                      const Launch&) {
+                      const Launch& where) {
   using namespace normalize_weight_kernel;
   static_assert(ub_bytes() <= kUbBytes);
   // A tile a core, so that few tokens spread over all cores
-  launch("normalize_weight", numerics::ceil_div(args.num_tokens, kTileRows), args,
-         [&](const NormalizeWeightArgs& mine) { run(mine, shape); });
+  launch<run>(normalize_weight_text, numerics::ceil_div(args.num_tokens, kTileRows), args, shape,
+              where);
 }
 
 }  // namespace ascend
