@@ -6,7 +6,8 @@
 
 namespace tilekernels::paths {
 
-extern const std::string kSource;  ///< the project's root
-extern const std::string kTool;    ///< the tilekernels command; empty when it is not built
+extern const std::string kSource;    ///< the project's root
+extern const std::string kEmulator;  ///< the CUDA emulator; empty when it is not built
+extern const std::string kTool;      ///< the tilekernels command; empty when it is not built
 
 }  // namespace tilekernels::paths

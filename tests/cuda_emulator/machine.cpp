@@ -732,7 +732,7 @@ std::string source_of(const Module& module, const void* pc) {
     char line[512];
     while (std::fgets(line, sizeof(line), in) != nullptr) {
       std::string text(line, std::strcspn(line, "\n"));
-      if (text.rfind("./", 0) == 0) text = text.substr(2);
+      while (text.rfind("./", 0) == 0) text = text.substr(2);
       text = text.substr(0, text.find(" ("));
       const bool is_own = text.rfind("builtins.h", 0) == 0 || text.rfind("ptx.h", 0) == 0;
       if (is_own || text[0] == '?') continue;
