@@ -91,7 +91,8 @@ inline void run(const PlantedArgs& args) {
               static_cast<uint32>(__all_sync(device::kAllLanes, lane == 7)) << 1;
     mine[6] = __match_any_sync(device::kAllLanes, lane % 5);
     mine[7] = __reduce_add_sync(device::kAllLanes, lane);
-    mine[8] = static_cast<uint32>(__reduce_min_sync(device::kAllLanes, static_cast<int32>(lane) - 9));
+    mine[8] =
+        static_cast<uint32>(__reduce_min_sync(device::kAllLanes, static_cast<int32>(lane) - 9));
     if (lane < 8) mine[9] = __reduce_max_sync(0xFF, lane);
     if (lane >= 8) mine[9] = __reduce_xor_sync(0xFFFFFF00, lane);
     mine[10] = static_cast<uint32>(__syncthreads_count(i % 2 == 0));
