@@ -346,6 +346,7 @@ int run(const Options& options) {
     std::erase(backends.here, Backend::kCuda);
     std::erase(backends.here, Backend::kAscend);
   }
+  refuse_emulator(backends.here, "bench times machines");
   if (std::count(backends.here.begin(), backends.here.end(), Backend::kAscend) > 0) {
     if (backends.here.size() > 1) {
       throw std::invalid_argument("--backend ascend tells costs, not times, and stands alone");

@@ -116,6 +116,21 @@ BackendChoice choose_backends(const std::vector<std::string>& names) {
   return choice;
 }
 
+bool is_emulated(const BackendStatus& status) {
+  return status.detail.find("CUDA emulator (host)") != std::string::npos;
+}
+
+void refuse_emulator(const std::vector<Backend>& chosen, const std::string& what) {
+  for (const BackendStatus& status : backends()) {
+    if (is_emulated(status) &&
+        std::find(chosen.begin(), chosen.end(), status.backend) != chosen.end()) {
+      throw std::invalid_argument(what + ", and the device of " +
+                                  std::string(name(status.backend)) +
+                                  " is the CUDA emulator (host)");
+    }
+  }
+}
+
 bool has_kernel(const cases::OpCases& op, Backend backend) {
   const bool available = is_available(backend);
   for (const cases::Case& test : op.cases) {

@@ -30,6 +30,13 @@ struct BackendChoice {
 /// is absent.
 BackendChoice choose_backends(const std::vector<std::string>& names);
 
+/// Whether a device of the backend is the emulator of the tests: what runs there says nothing about
+/// a machine, and is kept nowhere as if it did.
+bool is_emulated(const BackendStatus& status);
+
+/// Errors: std::invalid_argument when one of the backends is emulated; `what` begins the sentence.
+void refuse_emulator(const std::vector<Backend>& chosen, const std::string& what);
+
 /// Whether an op has a kernel for a backend, be the backend available or not: an op without one
 /// throws Unsupported before the machine is asked.
 bool has_kernel(const cases::OpCases& op, Backend backend);

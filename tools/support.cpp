@@ -24,10 +24,13 @@ the test fails when a kernel or a type vanishes, and when one is missing here.
 * **outputs**: those that come out, `+` between the tensors of one result, `,` between results.
   e2m1 is two FP4 codes a byte; i32 and i16 scales are packed exponents.
 * **yes**: every case of the row passes. A list: of these results. **–**: there is no kernel.
+* **on the emulator**: yes, but the device text ran on the host ([cuda.md](cuda.md)), not on a GPU.
 * **not run here**: there is a kernel, but the machine that wrote the table lacks the backend. When
   such a machine updates the table, cells recorded on a machine that has it are kept.
 
 )";
+
+const std::string kEmulated = "on the emulator";
 
 // "f32 + f32" in, "e4m3 + f32" out.
 struct Signature {
@@ -108,6 +111,9 @@ std::string rows(const cases::OpCases& op) {
     for (size_t i = 0; i < all.size(); ++i) {
       std::string text = "–";
       if (kernels[i]) text = runs[i] ? cell(passes[i], inputs, outputs) : "not run here";
+      // Right or wrong: this is no "yes" of a device.
+      if (runs[i] && is_emulated(all[i]))
+        text = text == "yes" ? kEmulated : kEmulated + (": " + text);
       line[inputs] += " " + text + " |";
     }
   }

@@ -157,6 +157,7 @@ int run(const Options& options) {
   if (options.small) std::for_each(selections.begin(), selections.end(), keep_small);
   set_pdl(options.pdl);
   const BackendChoice backends = choose_backends(options.backends);
+  if (!options.record.empty()) refuse_emulator(backends.here, "--record keeps runs on machines");
   if (!options.target.empty()) set_cpu_target(options.target);
   OutFile record(options.record);
 
