@@ -3,6 +3,9 @@
 
 #include <optional>
 
+#include <cstdint>
+#include <vector>
+
 #include "tilekernels/stream.h"
 #include "tilekernels/tensor.h"
 
@@ -233,5 +236,61 @@ RoutingSpec top2_sum_gate_spec(const TensorSpec& logits, const TensorSpec& bias,
 void top2_sum_gate_out(const RoutingView& out, const TensorView& logits, const TensorView& bias,
                        int num_topk, const Top2SumGateOptions& options = {},
                        const Top2SumGateInputs& inputs = {}, const Call& call = {});
+
+/// Where the tokens of every expert lie in a fused buffer of num_expanded_tokens rows
+/// ("positions"), one segment an expert. All tensors are i32 and contiguous.
+template <class T>
+struct FusedMappingOf {
+  T pos_to_expert;               ///< (num_expanded_tokens,); -1: padding
+  T pos_to_token;                ///< (num_expanded_tokens,); -1: padding
+  T pos_to_token_topk;           ///< (num_expanded_tokens,) token * num_topk + k; -1: padding
+  T token_topk_to_pos;           ///< (num_tokens, num_topk); -1: none
+  T expert_start;                ///< (num_experts,) first position of a segment
+  T expert_end;                  ///< (num_experts,) the position behind it
+  T num_tokens_per_expert;       ///< (num_experts,) tokens rounded up to the alignment
+  T psum_num_tokens_per_expert;  ///< (num_experts,) the position behind the last token
+};
+using FusedMappingSpec = FusedMappingOf<TensorSpec>;
+using FusedMappingView = FusedMappingOf<TensorView>;
+struct FusedMapping : FusedMappingOf<Tensor> {
+  /// The values of num_tokens_per_expert, where the call waited for them; else empty.
+  std::vector<int32_t> num_tokens_per_expert_list;
+
+  operator FusedMappingView() const {  // NOLINT: a tensor is a view it owns
+    return {pos_to_expert, pos_to_token, pos_to_token_topk,     token_topk_to_pos,
+            expert_start,  expert_end,   num_tokens_per_expert, psum_num_tokens_per_expert};
+  }
+};
+
+/// Sorts the routed tokens by expert, segments padded to `alignment` rows.
+///
+/// Args:
+///   topk_idx: (num_tokens, num_topk) i64, contiguous; -1 is none. num_tokens * num_topk must be
+///     below 2^31 - alignment.
+///   num_experts: in 1..8192.
+///   num_expanded_tokens: positions that there are. 0 makes room for any routing,
+///     floor((num_tokens * num_topk + (alignment - 1) * num_experts) / alignment) * alignment,
+///     then waits for the counts and cuts the pos_ tensors to the positions in use.
+///   alignment: in 1..2^30.
+///   force_no_sync: with num_expanded_tokens = 0, neither waits nor cuts.
+/// The `_out` form takes the number of positions from `pos_to_expert`, and never waits.
+/// Returns: the mapping, and the counts as a list if the call waited. Segments of experts follow
+///   each other without gaps; expert_end and psum_num_tokens_per_expert give the layout that the
+///   grouped ops take: the tokens of expert e are at expert_start[e] <= pos <
+///   psum_num_tokens_per_expert[e].
+/// Errors: std::invalid_argument; DataError for a token with an index outside of
+///   [-1, num_experts), which counts as -1, and for one whose expert's segment does not fit: then
+///   segments are cut off at num_expanded_tokens, entries behind that have position -1, and
+///   num_tokens_per_expert still says what is needed.
+/// Numerics: none. Inside a segment ascending token * num_topk + k: stable, and the same on every
+///   backend and machine.
+/// Source: TileKernels `get_fused_mapping`, whose order depends on the number of SMs.
+FusedMapping get_fused_mapping(const TensorView& topk_idx, int num_experts,
+                               int64_t num_expanded_tokens, int alignment,
+                               bool force_no_sync = false, const Call& call = {});
+FusedMappingSpec get_fused_mapping_spec(const TensorSpec& topk_idx, int num_experts,
+                                        int64_t num_expanded_tokens, int alignment);
+void get_fused_mapping_out(const FusedMappingView& out, const TensorView& topk_idx, int num_experts,
+                           int alignment, const Call& call = {});
 
 }  // namespace tilekernels

@@ -9,6 +9,7 @@
 
 #include "core/message.h"
 #include "runtime/cuda/memory.h"
+#include "runtime/cuda/runtime.h"
 #include "runtime/jit/disk_cache.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/config.h"
@@ -85,6 +86,19 @@ bool is_compile_only() { return compile_only != nullptr; }
 int num_sms(const Text& text, const Launch& where) {
   if (compile_only != nullptr) return kNumSmsWithoutDevice;
   return device_of(text, where).num_sms;
+}
+
+std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where) {
+  if (compile_only != nullptr) return nullptr;
+  return allocate(size_bytes, where.device.index, where.stream);
+}
+
+void fill(const Text& text, void* to, uint8_t value, int64_t size_bytes, const Launch& where) {
+  if (compile_only != nullptr) return;
+  const CurrentContext current(text.op, device_of(text, where));
+  check(driver().memset_d8_async(reinterpret_cast<uint64_t>(to), value,
+                                 static_cast<size_t>(size_bytes), where.stream.handle),
+        text.op, "cuMemsetD8Async");
 }
 
 void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, uint64_t** fault,

@@ -11,6 +11,9 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
 
 #include "core/launch.h"
 #include "runtime/cuda/module_cache.h"
@@ -43,6 +46,13 @@ inline bool is_aligned(const void* base, int64_t pitch_bytes, int64_t bytes) {
   const auto any = reinterpret_cast<uint64_t>(base) | static_cast<uint64_t>(pitch_bytes);
   return (any & static_cast<uint64_t>(bytes - 1)) == 0;
 }
+
+/// Memory for what the launches of one call hand on to each other, free again on the stream behind
+/// them when the last owner lets go. Null under a `CompileOnly`.
+std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where);
+
+/// Sets every byte of that memory, in the order of the stream.
+void fill(const Text& text, void* to, uint8_t value, int64_t size_bytes, const Launch& where);
 
 /// For a kernel without tile constants.
 struct NoTile {};

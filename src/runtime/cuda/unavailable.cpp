@@ -35,6 +35,8 @@ std::shared_ptr<void> allocate(int64_t, int, Stream) { fail("allocate"); }
 void copy(void*, const void*, int64_t, int, Stream) { fail("copy"); }
 uint64_t take_fault(Stream) { return numerics::kNoFault; }
 int num_sms(const Text& text, const Launch&) { fail(text.op); }
+std::shared_ptr<void> scratch(int64_t, const Launch&) { fail("scratch"); }
+void fill(const Text& text, void*, uint8_t, int64_t, const Launch&) { fail(text.op); }
 void launch_raw(const Text& text, const Plan&, KernelId&, void*, uint64_t**, const Launch&) {
   fail(text.op);
 }

@@ -1,0 +1,77 @@
+// get_fused_mapping: launch plans of the compiled backends.
+#include <algorithm>
+#include <vector>
+
+#include "ops/moe/get_fused_mapping/ascend.h"
+#include "ops/moe/get_fused_mapping/op.h"
+#include "ops/moe/get_fused_mapping/tile.h"
+#include "runtime/ascend/launch.h"
+#include "runtime/cuda/launch.h"
+
+namespace tilekernels {
+namespace cuda {
+
+extern const Text get_fused_mapping_text;
+
+namespace {
+
+constexpr int64 kOneBlockEntries = 4096;
+constexpr int64 kPartEntries = 1024;    // of many, worth a block
+constexpr int64 kMostCounts = 1 << 15;  // that every block reads
+
+// Warps of a block, a power of two, whose counts fit.
+int32 num_warps(int32 most, const GetFusedMappingShape& shape) {
+  int32 warps = most;
+  while (warps > 1 && warps * shape.num_experts * 4 > kMapCountBytes) warps /= 2;
+  return warps;
+}
+
+}  // namespace
+
+void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
+                       const Launch& where) {
+  const Text& text = get_fused_mapping_text;
+  GetFusedMappingArgs mine = args;
+  const auto run = [&](int64 blocks, const GetFusedMappingTile& tile) {
+    launch(text, {.grid = {blocks}, .block = {32 * tile.warps}}, mine, shape, tile, where);
+  };
+  const int64 most_blocks = std::min<int64>(num_sms(text, where), kMostCounts / shape.num_experts);
+  int64 blocks = std::min(most_blocks, numerics::ceil_div(args.num_entries, kPartEntries));
+  if (args.num_entries <= kOneBlockEntries || blocks <= 1) {
+    const int32 warps = num_warps(16, shape);
+    mine.part = numerics::align_up(args.num_entries, 32 * warps);
+    return run(1, {kMapInOneBlock, warps});
+  }
+  const int32 warps = num_warps(8, shape);
+  mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * warps);
+  blocks = numerics::ceil_div(args.num_entries, mine.part);
+  const std::shared_ptr<void> counts = scratch(blocks * shape.num_experts * 4, where);
+  mine.counts = static_cast<int32*>(counts.get());
+  run(blocks, {kMapCount, warps});
+  run(blocks, {kMapPlace, warps});
+}
+
+}  // namespace cuda
+
+namespace ascend {
+
+void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
+                       const Launch&) {
+  using namespace get_fused_mapping_kernel;
+  static_assert(ub_bytes(kMaxFusedExperts) <= kUbBytes);
+  constexpr int64 kPartEntries = 1024;  // worth a core
+  GetFusedMappingArgs mine = args;
+  const int64 most = std::min(num_vec_cores(), numerics::ceil_div(args.num_entries, kPartEntries));
+  mine.part =
+      numerics::max_of(int64{1}, numerics::ceil_div(args.num_entries, std::max<int64>(1, most)));
+  const int64 parts = std::max<int64>(1, numerics::ceil_div(args.num_entries, mine.part));
+  std::vector<int32> counts(static_cast<size_t>(parts * shape.num_experts));
+  mine.counts = counts.data();
+  launch("get_fused_mapping", parts, mine,
+         [&](const GetFusedMappingArgs& part) { count(part, shape); });
+  launch("get_fused_mapping", parts, mine,
+         [&](const GetFusedMappingArgs& part) { place(part, shape); });
+}
+
+}  // namespace ascend
+}  // namespace tilekernels

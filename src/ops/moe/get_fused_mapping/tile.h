@@ -1,0 +1,22 @@
+// How the CUDA kernels of get_fused_mapping are cut: what launch and device text share.
+// Device-safe.
+#pragma once
+
+#include "numerics/types.h"
+
+namespace tilekernels {
+
+// Few entries take one block; of many, blocks count a part each, then place it.
+constexpr int32 kMapInOneBlock = 0;
+constexpr int32 kMapCount = 1;
+constexpr int32 kMapPlace = 2;
+
+struct GetFusedMappingTile {
+  int32 phase;
+  int32 warps;  // of a block; each has counts of its own
+};
+
+/// Shared memory for the counts of all warps.
+constexpr int32 kMapCountBytes = 32 * 1024;
+
+}  // namespace tilekernels
