@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tilekernels/quant.h"
 #include "tilekernels/stream.h"
 #include "tilekernels/tensor.h"
 
@@ -292,5 +293,55 @@ FusedMappingSpec get_fused_mapping_spec(const TensorSpec& topk_idx, int num_expe
                                         int64_t num_expanded_tokens, int alignment);
 void get_fused_mapping_out(const FusedMappingView& out, const TensorView& topk_idx, int num_experts,
                            int alignment, const Call& call = {});
+
+/// Copies every token's row to its positions.
+///
+/// Args:
+///   x: (num_tokens, hidden) of any dtype, rows contiguous, any row stride >= hidden.
+///   token_topk_to_pos: (num_tokens, num_topk) i32, contiguous, num_topk <= 32; negative is none.
+///   pos_to_expert: (num_expanded_tokens,) i32, contiguous; negative is padding.
+/// Returns: out (num_expanded_tokens, hidden) of x's dtype, contiguous. Rows of padding, and rows
+///   that no token has, are zero. Of several tokens that name one position the last one, in order
+///   of token * num_topk + k, is there.
+/// Errors: std::invalid_argument; DataError for a token with a position that is not below
+///   num_expanded_tokens, which counts as none.
+/// Numerics: none, bytes are copied.
+/// Source: TileKernels `expand_to_fused`.
+Tensor expand_to_fused(const TensorView& x, const TensorView& token_topk_to_pos,
+                       const TensorView& pos_to_expert, const Call& call = {});
+TensorSpec expand_to_fused_spec(const TensorSpec& x, const TensorSpec& token_topk_to_pos,
+                                const TensorSpec& pos_to_expert);
+void expand_to_fused_out(const TensorView& out, const TensorView& x,
+                         const TensorView& token_topk_to_pos, const TensorView& pos_to_expert,
+                         const Call& call = {});
+
+/// How the scaling factors of an expansion lie.
+struct SfExpansion {
+  /// False: row-major. True: column-major, columns padded as `SfLayout::kCol` is.
+  bool col_major = false;
+  /// Of f32, e4m3 and e8m0 scaling factors; packed ones keep their own.
+  SfPitch pitch = SfPitch::kDevice;
+};
+
+/// The same for a quantized x: codes and scaling factors.
+///
+/// Args: as `expand_to_fused`, and
+///   x.sf: (num_tokens, ceil(hidden / num_per_channels)) f32, e4m3 or e8m0, or that divided by 4
+///     (i32) or 2 (i16), rounded up, of packed exponents; rows or columns contiguous.
+///   num_per_channels: 16, 32, 64 or 128; hidden counts elements, two a byte of e2m1.
+/// Returns: data as above; sf as `sf_spec` for num_expanded_tokens rows. Scaling factors of rows
+///   that are zero are 0, and so is the padding.
+/// Source: TileKernels `expand_to_fused_with_sf`.
+QuantTensor expand_to_fused_with_sf(const QuantView& x, int num_per_channels,
+                                    const TensorView& token_topk_to_pos,
+                                    const TensorView& pos_to_expert, const SfExpansion& sf = {},
+                                    const Call& call = {});
+QuantSpec expand_to_fused_with_sf_spec(const QuantSpec& x, int num_per_channels,
+                                       const TensorSpec& token_topk_to_pos,
+                                       const TensorSpec& pos_to_expert, const SfExpansion& sf = {});
+void expand_to_fused_with_sf_out(const QuantView& out, const QuantView& x, int num_per_channels,
+                                 const TensorView& token_topk_to_pos,
+                                 const TensorView& pos_to_expert, const SfExpansion& sf = {},
+                                 const Call& call = {});
 
 }  // namespace tilekernels
