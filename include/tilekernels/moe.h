@@ -4,6 +4,7 @@
 #include <optional>
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tilekernels/quant.h"
@@ -343,5 +344,37 @@ void expand_to_fused_with_sf_out(const QuantView& out, const QuantView& x, int n
                                  const TensorView& token_topk_to_pos,
                                  const TensorView& pos_to_expert, const SfExpansion& sf = {},
                                  const Call& call = {});
+
+/// What a reduction may be given besides rows and positions.
+template <class T>
+struct ReduceFusedOptionsOf {
+  std::optional<T> topk_weights{};  ///< (num_tokens, num_topk) f32, contiguous
+  std::optional<T> x_sf{};          ///< (num_expanded_tokens,) f32, contiguous: a factor of a row
+  std::optional<T> sf{};            ///< (1,) f32: a factor of all results, e4m3 only
+  std::optional<DType> fmt{};       ///< kE4M3: the dtype of the output, otherwise that of x
+};
+using ReduceFusedSpecs = ReduceFusedOptionsOf<TensorSpec>;
+using ReduceFusedOptions = ReduceFusedOptionsOf<TensorView>;
+
+/// Adds up the rows of every token's positions.
+///
+/// Args:
+///   x: (num_expanded_tokens, hidden) f32, bf16, f16 or e4m3, rows contiguous, any row stride >=
+///     hidden.
+///   token_topk_to_pos: (num_tokens, num_topk) i32, contiguous, num_topk <= 32; negative is none.
+/// Returns: out (num_tokens, hidden) of x's dtype or e4m3, contiguous.
+/// Errors: std::invalid_argument; DataError for a token with a position that is not below
+///   num_expanded_tokens, which counts as none.
+/// Numerics: f32 sum from +0, one fused multiply-add a position in the order of k, by the factor
+///   topk_weights or 1, times x_sf in f32; then times sf in f32; one rounding to the output, e4m3
+///   saturating. NaN is canonical. Same bits on every backend.
+/// Source: TileKernels `reduce_fused`, whose e4m3 output saturates on CUDA.
+Tensor reduce_fused(const TensorView& x, const TensorView& token_topk_to_pos,
+                    const ReduceFusedOptions& options = {}, const Call& call = {});
+TensorSpec reduce_fused_spec(const TensorSpec& x, const TensorSpec& token_topk_to_pos,
+                             const ReduceFusedSpecs& options = {});
+void reduce_fused_out(const TensorView& out, const TensorView& x,
+                      const TensorView& token_topk_to_pos, const ReduceFusedOptions& options = {},
+                      const Call& call = {});
 
 }  // namespace tilekernels

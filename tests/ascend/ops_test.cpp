@@ -35,6 +35,16 @@ const char* const kCases[] = {
     "normalize_weight/tokens=130,topk=32",
     "get_fused_mapping/tokens=1300,topk=4,experts=16,alignment=64,expanded=900",
     "get_fused_mapping/tokens=300,topk=4,experts=300,alignment=3",
+    "expand_to_fused/tokens=400,topk=4,experts=16,alignment=16,hidden=65,x=u8,tail=3000,gap=2",
+    "expand_to_fused/with_sf/tokens=0,topk=2,experts=8,alignment=16,hidden=256,x=e4m3,"
+    "sf=f32-row-1x128,out_sf=col,tail=37",
+    "expand_to_fused/with_sf/tokens=9,topk=3,experts=5,alignment=3,hidden=640,x=e4m3,"
+    "sf=i32-row-1x128,out_sf=col,tail=1,gap=16",
+    "expand_to_fused/out-of-range",
+    "reduce_fused/tokens=7,topk=9,experts=16,hidden=1000,x=bf16,weights,x_sf,gap=3",
+    "reduce_fused/tokens=70,topk=4,experts=8,hidden=256,x=f16",
+    "reduce_fused/tokens=6,topk=4,experts=8,hidden=264,x=bf16,weights,x_sf,sf,out=e4m3,data=ties",
+    "reduce_fused/out-of-range",
     "get_fused_mapping/tokens=1500,topk=4,experts=6,alignment=4,routing=bad",
     "per_token_cast/tokens=5,hidden=160,x=f32,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
     "per_token_cast/tokens=3,hidden=192,x=bf16,fmt=e4m3,block=1x128,sf=f32-row",

@@ -100,6 +100,31 @@ TILEKERNELS_CALLEE void load_even_odd(Reg<float>& even, Reg<float>& odd, Ub<uint
   }
 }
 
+/// Rounded once to the output's type, every NaN canonical, to memory. e4m3 saturates.
+template <int32 kOut>
+TILEKERNELS_CALLEE void store_values(Ub<uint8> out, Reg<float>& y, const Mask& valid) {
+  Reg<uint32> nan;
+  Mask is_nan;
+  vcmp<Cmp::kNe>(is_nan, y, y, valid);
+  if constexpr (kOut == numerics::kDTypeF32) {
+    vdup(nan, numerics::bit_cast<uint32>(numerics::kCanonicalNan), valid);
+    vsel(as<uint32>(y), nan, as<uint32>(y), is_nan);
+    vsts(as_ub<float>(out), y, valid);
+  } else if constexpr (kOut == numerics::kDTypeE4M3) {
+    Reg<E4M3> code;
+    vcvt<0, Round::kRint, Saturate::kYes>(code, y, valid);
+    vdup(nan, 0x7Fu, valid);
+    vsel(as<uint32>(code), nan, as<uint32>(code), is_nan);
+    vsts_pack<StoreDist::kPack4>(out, as<uint32>(code), valid);
+  } else {
+    Reg<typename LaneOfDType<kOut>::T> half;
+    vcvt<0, Round::kRint, Saturate::kNo>(half, y, valid);
+    vdup(nan, 0x7FFFu, valid);
+    vsel(as<uint32>(half), nan, as<uint32>(half), is_nan);
+    vsts_pack<StoreDist::kPack>(as_ub<uint16>(out), as<uint32>(half), valid);
+  }
+}
+
 // ------------------------------ scaling factors by column
 
 /// Which entry of a table of scaling factors a column has: floor((column + offset) / cols). Kept as

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/moe/expand_to_fused/op.h"
+#include "runtime/ascend/fault.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::expand_to_fused_kernel {
@@ -212,16 +213,6 @@ struct Expansion {
       }
     }
   }
-
-  TILEKERNELS_CORE void report_fault() {
-    if (fault == numerics::kNoFault) return;
-    const Ub<int32> word = ub_alloc<int32>("fault word", kBlockBytes / 4);
-    set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
-    set_value(word, 1, static_cast<int32>(fault >> 32));
-    set_flag<Pipe::kS, Pipe::kMte3>(0);
-    wait_flag<Pipe::kS, Pipe::kMte3>(0);
-    copy_out(gm(args.fault + block_idx() * (kBlockBytes / 8)), word, {1, 8});
-  }
 };
 
 TILEKERNELS_CORE void run(const ExpandToFusedArgs& args, const ExpandToFusedShape& shape) {
@@ -253,7 +244,7 @@ TILEKERNELS_CORE void run(const ExpandToFusedArgs& args, const ExpandToFusedShap
     if (shape.sf_words > 0) expansion.move_sf();
     expansion.is_first = false;
   } while (expansion.sf_end < last);
-  expansion.report_fault();
+  report_fault<0>(args.fault, expansion.fault);
   barrier_all();
 }
 

@@ -1,12 +1,12 @@
 // expand_to_fused on host threads: a thread reads a token's row once and copies it to all its
 // positions, past the cache where the output is larger.
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <vector>
 
 #include "ops/moe/expand_to_fused/op.h"
 #include "runtime/cpu/cache.h"
+#include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -90,8 +90,8 @@ std::vector<int32> owners(const ExpandToFusedArgs& args, const ExpandToFusedShap
     }
   }
   if (bad < entries) {
-    *args.fault = numerics::fault_word(bad / shape.num_topk, kExpandToFusedId,
-                                       numerics::kFaultPositionOutOfRange);
+    note_fault(args.fault, bad / shape.num_topk, kExpandToFusedId,
+               numerics::kFaultPositionOutOfRange);
   }
   return owner;
 }

@@ -3,6 +3,7 @@
 // nobody owns.
 #include "ops/moe/expand_to_fused/op.h"
 #include "ops/moe/expand_to_fused/tile.h"
+#include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
 #include "runtime/cuda/device/memory.cuh"
 #include "runtime/cuda/device/warp.cuh"
@@ -69,8 +70,7 @@ inline void store_span(uint8* row, const Span& from, int32 span) {
 inline void zero_span(uint8* row, int32 span) { store_span(row, Span{}, span); }
 
 inline void report(const ExpandToFusedArgs& args, int64 token) {
-  atomicMin(reinterpret_cast<unsigned long long*>(args.fault),
-            numerics::fault_word(token, kExpandToFusedId, numerics::kFaultPositionOutOfRange));
+  device::note_fault(args.fault, token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
 }
 
 inline uint8* row_of(const ExpandToFusedArgs& args, int64 pos) {

@@ -7,9 +7,9 @@
 // Scaling factors follow their rows word by word; the padding of their buffer is zero.
 #pragma once
 
-#include "numerics/fault.h"
 #include "numerics/kernel.h"
 #include "numerics/types.h"
+#include "ops/moe/common.h"
 
 namespace tilekernels {
 

@@ -25,9 +25,7 @@ void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& sh
     const int64 pos = args.token_topk_to_pos[i];
     if (pos < 0) continue;
     if (pos >= args.num_expanded) {
-      const uint64 word =
-          numerics::fault_word(token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
-      *args.fault = numerics::min_of(*args.fault, word);
+      note_fault(args.fault, token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
       continue;
     }
     if (args.pos_to_expert[pos] < 0) continue;

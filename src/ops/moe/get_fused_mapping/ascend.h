@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/moe/get_fused_mapping/op.h"
+#include "runtime/ascend/fault.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::get_fused_mapping_kernel {
@@ -257,16 +258,6 @@ struct Placing {
       }
     }
   }
-
-  TILEKERNELS_CORE void report_fault() {
-    if (fault == numerics::kNoFault) return;
-    const Ub<int32> word = ub_alloc<int32>("fault word", kBlockWords);
-    set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
-    set_value(word, 1, static_cast<int32>(fault >> 32));
-    set_flag<Pipe::kS, Pipe::kMte3>(2);
-    wait_flag<Pipe::kS, Pipe::kMte3>(2);
-    copy_out(gm(args.fault + block_idx() * (kBlockBytes / 8)), word, {1, 8});
-  }
 };
 
 TILEKERNELS_CORE void place(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape) {
@@ -279,7 +270,7 @@ TILEKERNELS_CORE void place(const GetFusedMappingArgs& args, const GetFusedMappi
   placing.add_counts();
   placing.lay_out();
   placing.place_entries();
-  placing.report_fault();
+  report_fault<2>(args.fault, placing.fault);
   barrier_all();
 }
 

@@ -1,11 +1,11 @@
 // get_fused_mapping on host threads: parts of the entries are counted apart, so that each part
 // knows its positions and all can be placed at once.
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <vector>
 
 #include "ops/moe/get_fused_mapping/op.h"
+#include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
 
 namespace tilekernels::cpu {
@@ -25,11 +25,7 @@ struct Mapping {
   int64 end_of(int64 i) const { return std::min(args.num_entries, (i + 1) * part); }
 
   void report(int64 entry, int32 kind) const {
-    const uint64 word = numerics::fault_word(entry / shape.num_topk, kGetFusedMappingId, kind);
-    std::atomic_ref<uint64> least(*args.fault);
-    uint64 seen = least.load(std::memory_order_relaxed);
-    while (word < seen && !least.compare_exchange_weak(seen, word, std::memory_order_relaxed)) {
-    }
+    note_fault(args.fault, entry / shape.num_topk, kGetFusedMappingId, kind);
   }
 
   void count(int64 which) {

@@ -3,6 +3,7 @@
 // lanes that hold the same expert rank by a comparison of its bits across the warp.
 #include "ops/moe/get_fused_mapping/op.h"
 #include "ops/moe/get_fused_mapping/tile.h"
+#include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
 #include "runtime/cuda/device/warp.cuh"
 
@@ -37,8 +38,7 @@ inline Span warp_entries(const GetFusedMappingArgs& args, int32 warp) {
 
 inline void report(const GetFusedMappingArgs& args, int64 entry, int32 kind) {
   const auto token = static_cast<uint32>(entry) / static_cast<uint32>(kShape.num_topk);
-  atomicMin(reinterpret_cast<unsigned long long*>(args.fault),
-            numerics::fault_word(token, kGetFusedMappingId, kind));
+  device::note_fault(args.fault, token, kGetFusedMappingId, kind);
 }
 
 // The warps' counts of their entries by expert; ends with a barrier.

@@ -11,9 +11,9 @@
 // (kFaultPositionOutOfRange).
 #pragma once
 
-#include "numerics/fault.h"
 #include "numerics/kernel.h"
 #include "numerics/types.h"
+#include "ops/moe/common.h"
 
 namespace tilekernels {
 

@@ -6,8 +6,7 @@ namespace tilekernels::reference {
 void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
                        const Launch&) {
   const auto report = [&](int64 entry, int32 kind) {
-    const uint64 word = numerics::fault_word(entry / shape.num_topk, kGetFusedMappingId, kind);
-    *args.fault = numerics::min_of(*args.fault, word);
+    note_fault(args.fault, entry / shape.num_topk, kGetFusedMappingId, kind);
   };
   for (int64 i = 0; i < args.num_entries; ++i) {
     args.token_topk_to_pos[i] = -1;
