@@ -36,8 +36,6 @@ const char* const kCases[] = {
     "get_fused_mapping/tokens=1300,topk=4,experts=16,alignment=64,expanded=900",
     "get_fused_mapping/tokens=300,topk=4,experts=300,alignment=3",
     "expand_to_fused/tokens=400,topk=4,experts=16,alignment=16,hidden=65,x=u8,tail=3000,gap=2",
-    "expand_to_fused/with_sf/tokens=0,topk=2,experts=8,alignment=16,hidden=256,x=e4m3,"
-    "sf=f32-row-1x128,out_sf=col,tail=37",
     "expand_to_fused/with_sf/tokens=9,topk=3,experts=5,alignment=3,hidden=640,x=e4m3,"
     "sf=i32-row-1x128,out_sf=col,tail=1,gap=16",
     "expand_to_fused/out-of-range",

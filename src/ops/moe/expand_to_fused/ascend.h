@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ops/moe/expand_to_fused/op.h"
-#include "runtime/ascend/fault.h"
+#include "runtime/ascend/faults.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::expand_to_fused_kernel {

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "ops/moe/get_fused_mapping/op.h"
-#include "runtime/ascend/fault.h"
+#include "runtime/ascend/faults.h"
 #include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::get_fused_mapping_kernel {

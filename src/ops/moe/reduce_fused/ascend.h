@@ -5,7 +5,7 @@
 
 #include "ops/moe/reduce_fused/op.h"
 #include "runtime/ascend/composites.h"
-#include "runtime/ascend/fault.h"
+#include "runtime/ascend/faults.h"
 
 namespace tilekernels::ascend::reduce_fused_kernel {
 
@@ -31,15 +31,6 @@ TILEKERNELS_VF void clear(Ub<float> sums, uint32 cols) {
   for (uint16 i = 0; i < turns; ++i) vsts(sums + i * kF32Lanes, zero, plt<float>(cols));
 }
 
-TILEKERNELS_CALLEE void add_product(Ub<float> sums, const Reg<float>& x, const Reg<float>& factor,
-                                    const Mask& valid) {
-  Reg<float> sum;
-  vlds(sum, sums);
-  vmula(sum, x, factor, valid);
-  mem_bar<Bar::kVldVst>();
-  vsts(sums, sum, valid);
-}
-
 // sums += x · (weight · sf)
 template <int32 kDType>
 TILEKERNELS_VF void accumulate(Ub<float> sums, Ub<uint8> x, float weight, float sf, uint32 cols) {
@@ -47,6 +38,8 @@ TILEKERNELS_VF void accumulate(Ub<float> sums, Ub<uint8> x, float weight, float 
   Reg<float> factor;
   Reg<float> a;
   Reg<float> b;
+  Reg<float> sum_a;
+  Reg<float> sum_b;
   vdup(factor, weight, all);
   vmuls(factor, factor, sf, all);
   constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDType, kPair));
@@ -55,8 +48,13 @@ TILEKERNELS_VF void accumulate(Ub<float> sums, Ub<uint8> x, float weight, float 
     const Mask valid_a = plt<float>(cols);
     const Mask valid_b = plt<float>(cols);
     load_pair<kDType>(a, b, x + i * kStepBytes);
-    add_product(sums + i * kPair, a, factor, valid_a);
-    add_product(sums + (i * kPair + kF32Lanes), b, factor, valid_b);
+    vlds(sum_a, sums + i * kPair);
+    vlds(sum_b, sums + (i * kPair + kF32Lanes));
+    vmula(sum_a, a, factor, valid_a);
+    vmula(sum_b, b, factor, valid_b);
+    mem_bar<Bar::kVldVst>();
+    vsts(sums + i * kPair, sum_a, valid_a);
+    vsts(sums + (i * kPair + kF32Lanes), sum_b, valid_b);
   }
 }
 
