@@ -1,8 +1,6 @@
 // Mixture-of-experts routing.
 #pragma once
 
-#include <optional>
-
 #include <cstdint>
 #include <optional>
 #include <vector>

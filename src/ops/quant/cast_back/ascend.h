@@ -13,25 +13,6 @@ struct Tile {
   int32 ub_bytes;  // what the kernel allocates
 };
 
-// Canonical, in the output's type, to memory.
-template <int32 kOut>
-TILEKERNELS_CALLEE void store_values(Ub<uint8> out, Reg<float>& y, const Mask& valid) {
-  Reg<uint32> nan;
-  Mask is_nan;
-  vcmp<Cmp::kNe>(is_nan, y, y, valid);
-  if constexpr (kOut == numerics::kDTypeF32) {
-    vdup(nan, numerics::bit_cast<uint32>(numerics::kCanonicalNan), valid);
-    vsel(as<uint32>(y), nan, as<uint32>(y), is_nan);
-    vsts(as_ub<float>(out), y, valid);
-  } else {
-    Reg<typename LaneOfDType<kOut>::T> half;
-    vcvt<0, Round::kRint, Saturate::kNo>(half, y, valid);
-    vdup(nan, 0x7FFFu, valid);
-    vsel(as<uint32>(half), nan, as<uint32>(half), is_nan);
-    vsts_pack<StoreDist::kPack>(as_ub<uint16>(out), as<uint32>(half), valid);
-  }
-}
-
 // Lanes of f16 or bf16 whose NaN is made canonical, to memory.
 template <class T>
 TILEKERNELS_CALLEE void store_halves(Ub<uint8> out, Reg<T>& y, const Reg<uint16>& nan,
