@@ -49,6 +49,30 @@ TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
 }
 
 /// At the end of a kernel: lowers this core's error word if one of its items is faulty.
+/// Lowers this core's error word to `fault`; what a kernel before this one has left there may be
+/// lower. `word` is a data block of UB that no queue but the scalar unit's works on.
+TILEKERNELS_CORE void lower_word(uint64* words, Ub<int32> word, uint64 fault) {
+  const Gm<uint64> mine = gm(words + block_idx() * kFaultPitch);
+  copy_in(word, mine, {1, 8});
+  set_flag<Pipe::kMte2, Pipe::kS>(0);
+  wait_flag<Pipe::kMte2, Pipe::kS>(0);
+  const uint64 known = static_cast<uint64>(static_cast<uint32>(get_value(word, 0))) |
+                       static_cast<uint64>(static_cast<uint32>(get_value(word, 1))) << 32;
+  if (known <= fault) return;
+  set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
+  set_value(word, 1, static_cast<int32>(fault >> 32));
+  set_flag<Pipe::kS, Pipe::kMte3>(5);
+  wait_flag<Pipe::kS, Pipe::kMte3>(5);
+  copy_out(mine, word, {1, 8});
+}
+
+/// At the end of a kernel whose scalar unit looks for faults: reports one, unless it is kNoFault.
+TILEKERNELS_CORE void report_fault(uint64* words, uint64 fault) {
+  if (fault == numerics::kNoFault) return;
+  lower_word(words, ub_alloc<int32>("fault word", kBlockBytes / 4), fault);
+}
+
+/// At the end of a kernel: lowers this core's error word if one of its items is faulty.
 /// At the end of a kernel whose scalar unit looks for faults: writes this core's error word, unless
 /// it is kNoFault. Takes flag kFlag from the scalar unit to copies out.
 template <int32 kFlag>
@@ -73,22 +97,9 @@ TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, i
   wait_flag<Pipe::kV, Pipe::kS>(0);
   const int32 item = get_value(word, 0);
   if (item == kNoFaultItem) return;
-  // A kernel before this one may have left a lower row.
-  const Gm<uint64> mine = gm(words + block_idx() * kFaultPitch);
   set_flag<Pipe::kS, Pipe::kMte2>(0);
   wait_flag<Pipe::kS, Pipe::kMte2>(0);
-  copy_in(word, mine, {1, 8});
-  set_flag<Pipe::kMte2, Pipe::kS>(0);
-  wait_flag<Pipe::kMte2, Pipe::kS>(0);
-  const uint64 known = static_cast<uint64>(static_cast<uint32>(get_value(word, 0))) |
-                       static_cast<uint64>(static_cast<uint32>(get_value(word, 1))) << 32;
-  const uint64 fault = numerics::fault_word(row_of(item), op, kind);
-  if (known <= fault) return;
-  set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
-  set_value(word, 1, static_cast<int32>(fault >> 32));
-  set_flag<Pipe::kS, Pipe::kMte3>(0);
-  wait_flag<Pipe::kS, Pipe::kMte3>(0);
-  copy_out(mine, word, {1, 8});
+  lower_word(words, word, numerics::fault_word(row_of(item), op, kind));
 }
 
 }  // namespace tilekernels::ascend

@@ -10,6 +10,7 @@
 //   }
 #pragma once
 
+#include <memory>
 #include <type_traits>
 
 #include "core/launch.h"
@@ -57,6 +58,13 @@ void launch(const char* kernel, int64 num_items, const Args& args, const Core& c
       &state);
   if constexpr (requires { args.fault; }) *args.fault = numerics::min_of(*args.fault, word);
 }
+
+/// Cores that a launch takes at most: the machine model's, or the NPU's.
+int64 num_cores(const Text& text, const Launch& where);
+
+/// Memory for what the launches of one call hand on to each other, free again behind them when the
+/// last owner lets go.
+std::shared_ptr<void> scratch(int64 size_bytes, const Launch& where);
 
 /// For a kernel without tile constants.
 struct NoTile {};

@@ -1,11 +1,14 @@
 // The ascend runtime of a host: kernels run on the machine model.
 #include "runtime/ascend/runtime.h"
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/ascend/launch.h"
 #include "runtime/ascend/model/core.h"
+#include "runtime/ascend/npu/device.h"
 
 namespace tilekernels::ascend {
 namespace {
@@ -25,6 +28,18 @@ BackendStatus status() {
 }
 
 int64 num_vec_cores() { return model::options().num_cores; }
+
+int64 num_cores(const Text& text, const Launch& where) {
+  if (where.device.type != DeviceType::kAscend) return num_vec_cores();
+  return npu::device_state(text.op, where.device.index).num_cores;
+}
+
+std::shared_ptr<void> scratch(int64 size_bytes, const Launch& where) {
+  if (where.device.type != DeviceType::kAscend) {
+    return std::make_shared<std::byte[]>(static_cast<size_t>(size_bytes));
+  }
+  return allocate(size_bytes, where.device.index, where.stream);
+}
 
 uint64 detail::launch(const char* kernel, int64 num_cores,
                       void (*body)(const void* state, uint64* faults), const void* state) {

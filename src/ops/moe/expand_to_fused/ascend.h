@@ -244,7 +244,7 @@ TILEKERNELS_CORE void run(const ExpandToFusedArgs& args, const ExpandToFusedShap
     if (shape.sf_words > 0) expansion.move_sf();
     expansion.is_first = false;
   } while (expansion.sf_end < last);
-  report_fault<0>(args.fault, expansion.fault);
+  report_fault(args.fault, expansion.fault);
   barrier_all();
 }
 

@@ -63,13 +63,15 @@ void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& sh
 
 namespace ascend {
 
+extern const Text expand_to_fused_text;
+
 void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& shape,
-                     const Launch&) {
+                     const Launch& where) {
   using namespace expand_to_fused_kernel;
   static_assert(ub_bytes() <= kUbBytes);
   constexpr int64 kWorthACore = 8;  // positions
-  launch("expand_to_fused", numerics::ceil_div(args.padded_expanded, kWorthACore), args,
-         [&](const ExpandToFusedArgs& mine) { run(mine, shape); });
+  launch<run>(expand_to_fused_text, numerics::ceil_div(args.padded_expanded, kWorthACore), args,
+              shape, where);
 }
 
 }  // namespace ascend

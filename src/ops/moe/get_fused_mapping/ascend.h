@@ -270,8 +270,22 @@ TILEKERNELS_CORE void place(const GetFusedMappingArgs& args, const GetFusedMappi
   placing.add_counts();
   placing.lay_out();
   placing.place_entries();
-  report_fault<2>(args.fault, placing.fault);
+  report_fault(args.fault, placing.fault);
   barrier_all();
+}
+
+/// Tile constants.
+struct Tile {
+  int32 places;  // 0: the first launch, 1: the second
+};
+
+TILEKERNELS_CORE void run(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
+                          const Tile& tile) {
+  if (tile.places != 0) {
+    place(args, shape);
+  } else {
+    count(args, shape);
+  }
 }
 
 }  // namespace tilekernels::ascend::get_fused_mapping_kernel

@@ -1,6 +1,6 @@
 // get_fused_mapping: launch plans of the compiled backends.
 #include <algorithm>
-#include <vector>
+#include <memory>
 
 #include "ops/moe/get_fused_mapping/ascend.h"
 #include "ops/moe/get_fused_mapping/op.h"
@@ -55,22 +55,24 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
 
 namespace ascend {
 
+extern const Text get_fused_mapping_text;
+
 void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
-                       const Launch&) {
+                       const Launch& where) {
   using namespace get_fused_mapping_kernel;
   static_assert(ub_bytes(kMaxFusedExperts) <= kUbBytes);
   constexpr int64 kPartEntries = 1024;  // worth a core
+  const Text& text = get_fused_mapping_text;
   GetFusedMappingArgs mine = args;
-  const int64 most = std::min(num_vec_cores(), numerics::ceil_div(args.num_entries, kPartEntries));
-  mine.part =
-      numerics::max_of(int64{1}, numerics::ceil_div(args.num_entries, std::max<int64>(1, most)));
+  const int64 cores = std::clamp<int64>(numerics::ceil_div(args.num_entries, kPartEntries), 1,
+                                        num_cores(text, where));
+  // A part a core
+  mine.part = std::max<int64>(1, numerics::ceil_div(args.num_entries, cores));
   const int64 parts = std::max<int64>(1, numerics::ceil_div(args.num_entries, mine.part));
-  std::vector<int32> counts(static_cast<size_t>(parts * shape.num_experts));
-  mine.counts = counts.data();
-  launch("get_fused_mapping", parts, mine,
-         [&](const GetFusedMappingArgs& part) { count(part, shape); });
-  launch("get_fused_mapping", parts, mine,
-         [&](const GetFusedMappingArgs& part) { place(part, shape); });
+  const std::shared_ptr<void> counts = scratch(parts * shape.num_experts * 4, where);
+  mine.counts = static_cast<int32*>(counts.get());
+  launch<run>(text, parts, mine, shape, Tile{.places = 0}, where);
+  launch<run>(text, parts, mine, shape, Tile{.places = 1}, where);
 }
 
 }  // namespace ascend

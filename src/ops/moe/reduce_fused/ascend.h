@@ -203,7 +203,7 @@ TILEKERNELS_CORE void run(const ReduceFusedArgs& args, const ReduceFusedShape& s
       }
     }
   }
-  report_fault<0>(args.fault, reduction.fault);
+  report_fault(args.fault, reduction.fault);
   barrier_all();
 }
 

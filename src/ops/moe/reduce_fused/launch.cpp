@@ -26,11 +26,12 @@ void reduce_fused(const ReduceFusedArgs& args, const ReduceFusedShape& shape, co
 
 namespace ascend {
 
-void reduce_fused(const ReduceFusedArgs& args, const ReduceFusedShape& shape, const Launch&) {
+extern const Text reduce_fused_text;
+
+void reduce_fused(const ReduceFusedArgs& args, const ReduceFusedShape& shape, const Launch& where) {
   using namespace reduce_fused_kernel;
   static_assert(ub_bytes() <= kUbBytes);
-  launch("reduce_fused", args.num_tokens, args,
-         [&](const ReduceFusedArgs& mine) { run(mine, shape); });
+  launch<run>(reduce_fused_text, args.num_tokens, args, shape, where);
 }
 
 }  // namespace ascend
