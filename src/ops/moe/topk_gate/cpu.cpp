@@ -1,358 +1,51 @@
-// topk_gate on SIMD lanes: a lower bound of the row's K-th best score leaves few candidates, and
-// each candidate's rank among them is its slot.
-//
-// The columns of a row fall into groups, by column modulo the number of groups. The K-th largest
-// of the group maxima is a bound: K groups hold a score that is not below it. With twice as many
-// groups as slots about 1.4 K scores pass. Rows with many more (long ties), and rows with a score
-// that is not finite, go through an insertion that assumes nothing.
+// topk_gate on SIMD lanes: rows through the selection that the gates share.
 #include "ops/moe/topk_gate/op.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <limits>
 
 #include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/moe/topk_gate/cpu.cpp"
-#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "ops/moe/topk-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilekernels::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-static_assert(HWY_NATIVE_FMA);
-
-constexpr int32 kMaxLanes = 16;
-using DF = hn::CappedTag<float, kMaxLanes>;
-using DI = hn::RebindToSigned<DF>;
-constexpr DF kF;
-constexpr DI kI;
-using VF = hn::Vec<DF>;
-using VI = hn::Vec<DI>;
-constexpr int32 kLanes = static_cast<int32>(hn::MaxLanes(kF));
-
-// Columns compared with the bound in one step: whole bytes of bits.
-constexpr int32 kStep = kLanes < 8 ? 8 : kLanes;
-// Candidates are ranked by batches of kStep when one is enough, of kBatch otherwise: trip counts
-// that hardly vary are predicted branches.
-constexpr int32 kBatch = 16;
-static_assert(kBatch % kStep == 0);
-// Beyond so many candidates the row is inserted.
-constexpr int32 kMaxCandidates = 6 * kBatch;
-// Columns that one pass compares: those of a few short rows, or a strip of a long one.
-constexpr int32 kStrip = 4096;
-constexpr int32 kMaxRows = 8;
-// A candidate's key where there is none: below every finite score's.
-constexpr int32 kNoKey = numerics::kTopkNan;
-
-struct Row {
-  const float* scores;
-  int64* topk_idx;
-  int32 num_candidates;  // more than kMaxCandidates: not to be ranked
-  float bound;
-  // A word of up to 64 columns, and its last kAtOnce entries, are appended unchecked.
-  int32 candidates[kMaxCandidates + 64 + 8];
-  alignas(64) float candidate_scores[kMaxCandidates];
-  alignas(64) int32 ranks[kMaxCandidates];
-  int64 by_rank[kMaxCandidates];
-};
-
-struct Scratch {
-  uint64 passing[kStrip / 64];
-  Row rows[kMaxRows];
-};
-
-// The first num elements, which may be none or more than there are lanes; touches no others.
-VF load_tail(const float* from, int64 num, float otherwise) {
-#if HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_AVX2  // which masks loads of 4 bytes
-  float tail[kLanes];
-  for (int32 i = 0; i < kLanes; ++i) tail[i] = i < num ? from[i] : otherwise;
-  return hn::LoadU(kF, tail);
-#else
-  const auto valid = hn::FirstN(kF, static_cast<size_t>(std::max<int64>(num, 0)));
-  return hn::IfThenElse(valid, hn::MaskedLoad(valid, kF, from), hn::Set(kF, otherwise));
-#endif
-}
-
-VI keys_of(VF scores) {
-  const VI bits = hn::BitCast(kI, hn::Add(scores, hn::Zero(kF)));  // -0 becomes +0
-  return hn::Xor(bits, hn::And(hn::ShiftRight<31>(bits), hn::Set(kI, 0x7FFFFFFF)));
-}
-
-// Adds one where the mask holds.
-VI count(VI num, hn::Mask<DI> mask) {
-  // AVX-512 adds under a mask in one instruction; elsewhere a mask is a vector of minus ones.
-  if constexpr (kLanes == 16) return hn::IfThenElse(mask, hn::Add(num, hn::Set(kI, 1)), num);
-  return hn::Sub(num, hn::VecFromMask(kI, mask));
-}
-
-// The K-th largest of the maxima of kVectors * kLanes groups of columns; false when a score is
-// not finite.
-template <int32 kVectors>
-bool find_bound(const float* scores, int32 num_experts, int32 num_topk, float* bound) {
-  const VF lowest = hn::Set(kF, -std::numeric_limits<float>::infinity());
-  const VI magnitude = hn::Set(kI, 0x7FFFFFFF);
-  VF maxima[kVectors];
-  VI largest[2] = {hn::Zero(kI), hn::Zero(kI)};
-  for (VF& maximum : maxima) maximum = lowest;
-
-  int64 column = 0;
-  for (; column + kVectors * kLanes <= num_experts; column += kVectors * kLanes) {
-    for (int32 v = 0; v < kVectors; ++v) {
-      const VF x = hn::LoadU(kF, scores + column + v * kLanes);
-      maxima[v] = hn::Max(maxima[v], x);
-      largest[v % 2] = hn::Max(largest[v % 2], hn::And(hn::BitCast(kI, x), magnitude));
-    }
+// Selects for `num_rows` tokens from `first` on; the first one with a score that is not finite, or
+// `none`.
+int64 select_tokens(const TopkGateArgs& args, const TopkGateShape& shape, int64 first,
+                    int32 num_rows, int64 to_prefetch, int64 none, Scratch& scratch) {
+  for (int32 r = 0; r < num_rows; ++r) {
+    scratch.rows[r].scores = args.scores + (first + r) * shape.num_experts;
+    scratch.rows[r].topk_idx = args.topk_idx + (first + r) * shape.num_topk;
   }
-  for (int32 v = 0; v < kVectors && column < num_experts; ++v, column += kLanes) {
-    const int64 num = num_experts - column;
-    // Padding is the lowest finite number for the test of magnitudes, and harmless as a maximum:
-    // a group that holds nothing else is not counted among num_topk <= num_experts groups.
-    const VF x = num >= kLanes ? hn::LoadU(kF, scores + column)
-                               : load_tail(scores + column, num, -numerics::kFloatMax);
-    maxima[v] = hn::Max(maxima[v], x);
-    largest[0] = hn::Max(largest[0], hn::And(hn::BitCast(kI, x), magnitude));
+  select_rows<true>(scratch, num_rows, shape.num_experts, shape.num_topk, to_prefetch);
+  for (int32 r = 0; r < num_rows; ++r) {
+    if (!scratch.rows[r].is_finite) return first + r;
   }
-  const VI inf = hn::Set(kI, static_cast<int32>(numerics::kInfBits));
-  if (!hn::AllTrue(kI, hn::Lt(hn::Max(largest[0], largest[1]), inf))) return false;
-
-  alignas(64) float values[kVectors * kLanes];
-  for (int32 v = 0; v < kVectors; ++v) hn::Store(maxima[v], kF, values + v * kLanes);
-  VI num_greater[kVectors];
-  for (VI& num : num_greater) num = hn::Zero(kI);
-  for (int32 i = 0; i < kVectors * kLanes; ++i) {
-    const VF value = hn::Set(kF, values[i]);
-    for (int32 v = 0; v < kVectors; ++v) {
-      num_greater[v] = count(num_greater[v], hn::RebindMask(kI, hn::Gt(value, maxima[v])));
-    }
-  }
-  VF least = hn::Set(kF, std::numeric_limits<float>::infinity());
-  for (int32 v = 0; v < kVectors; ++v) {
-    const auto is_top = hn::Lt(num_greater[v], hn::Set(kI, num_topk));
-    least = hn::Min(least, hn::IfThenElse(hn::RebindMask(kF, is_top), maxima[v],
-                                          hn::Set(kF, std::numeric_limits<float>::infinity())));
-  }
-  *bound = hn::GetLane(hn::MinOfLanes(kF, least));
-  return true;
-}
-
-// Notes kStep columns; x_upper are the upper ones when a vector holds fewer.
-void note_vectors(VF x, VF x_upper, VF bound, uint8* bits) {
-  hn::StoreMaskBits(kF, hn::Ge(x, bound), bits);
-  if constexpr (kLanes == 4) {
-    uint8 upper = 0;
-    hn::StoreMaskBits(kF, hn::Ge(x_upper, bound), &upper);
-    *bits = static_cast<uint8>(*bits | upper << 4);
-  }
-}
-
-// Notes in one bit a column which of num_columns <= kStrip scores are not below the bound.
-void note_passing(const float* scores, int32 num_columns, float bound, uint64* passing) {
-  constexpr float kLowest = -std::numeric_limits<float>::infinity();
-  constexpr int32 kUpper = kStep - kLanes;
-  const VF least = hn::Set(kF, bound);
-  uint8* bits = reinterpret_cast<uint8*>(passing);
-  if (num_columns % 64 != 0) passing[num_columns / 64] = 0;
-  int32 column = 0;
-#pragma GCC unroll 4
-  for (; column + kStep <= num_columns; column += kStep) {
-    const float* at = scores + column;
-    note_vectors(hn::LoadU(kF, at), hn::LoadU(kF, at + kUpper), least, bits + column / 8);
-  }
-  if (const int32 num = num_columns - column; num > 0) {
-    const float* at = scores + column;
-    note_vectors(load_tail(at, num, kLowest), load_tail(at + kUpper, num - kUpper, kLowest), least,
-                 bits + column / 8);
-  }
-}
-
-// Appends the noted columns, first_column and up, to the row's candidates. kAtOnce columns of a
-// word are appended whether there are as many or not, so that few branches are mispredicted.
-template <int32 kAtOnce>
-void gather_candidates(const uint64* passing, int32 num_columns, int64 first_column, Row& row) {
-  int32 num = row.num_candidates;
-  for (int32 column = 0; column < num_columns && num <= kMaxCandidates; column += 64) {
-    uint64 word = passing[column / 64];
-    int32* to = row.candidates + num;
-    const int32 base = static_cast<int32>(first_column) + column;
-    num += __builtin_popcountl(word);
-    do {
-      for (int32 i = 0; i < kAtOnce; ++i) {
-        // The highest bit keeps the count of an empty word defined.
-        to[i] = base + __builtin_ctzl(word | uint64{1} << 63);
-        word &= word - 1;
-      }
-      to += kAtOnce;
-    } while (word != 0);
-  }
-  row.num_candidates = num;
-}
-
-// Fetches the candidates' scores; the last batch is filled up with column 0.
-template <int32 kSize>
-void fetch_scores(Row& row) {
-  for (int32 i = 0; i < kSize; ++i) row.candidates[row.num_candidates + i] = 0;
-  for (int32 i = 0; i < row.num_candidates; i += kSize) {
-    for (int32 k = i; k < i + kSize; ++k) {
-      row.candidate_scores[k] = row.scores[row.candidates[k]];
-    }
-  }
-}
-
-// From element 15 - k on: -1 where the lane's number is greater than k.
-alignas(64) constexpr int32 kIsLater[32] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
-                                            0,  0,  0,  0,  0,  -1, -1, -1, -1, -1, -1,
-                                            -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
-
-// Each candidate's rank among them is its slot: keys descending, then columns ascending.
-template <int32 kSize>
-void rank_candidates(Row& row) {
-  constexpr int32 kVectors = kSize / kLanes;
-  alignas(64) int32 keys[kMaxCandidates];
-  const VI lane = hn::Iota(kI, 0);
-  const VI num_candidates = hn::Set(kI, row.num_candidates);
-  const int32 num = static_cast<int32>(numerics::align_up(row.num_candidates, kSize));
-  for (int32 i = 0; i < num; i += kLanes) {
-    const auto is_there = hn::Lt(hn::Add(lane, hn::Set(kI, i)), num_candidates);
-    const VI key = keys_of(hn::Load(kF, row.candidate_scores + i));
-    hn::Store(hn::IfThenElse(is_there, key, hn::Set(kI, kNoKey)), kI, keys + i);
-  }
-  for (int32 i = 0; i < num; i += kSize) {
-    VI key[kVectors];
-    VI rank[kVectors];
-    for (int32 v = 0; v < kVectors; ++v) {
-      key[v] = hn::Load(kI, keys + i + v * kLanes);
-      rank[v] = hn::Zero(kI);
-    }
-    for (int32 batch = 0; batch < num; batch += kSize) {
-      // Candidates of earlier columns go before equal keys, those of later ones after them.
-      const VI before = hn::Set(kI, batch < i ? -1 : 0);
-#pragma GCC unroll 16
-      for (int32 k = 0; k < kSize; ++k) {
-        const VI other = hn::Set(kI, keys[batch + k]);
-        for (int32 v = 0; v < kVectors; ++v) {
-          const VI later = batch == i ? hn::LoadU(kI, kIsLater + 15 - k + v * kLanes) : before;
-          rank[v] = count(rank[v], hn::Gt(other, hn::Add(key[v], later)));
-        }
-      }
-    }
-    for (int32 v = 0; v < kVectors; ++v) hn::Store(rank[v], kI, row.ranks + i + v * kLanes);
-  }
-}
-
-// Asks for a row that comes later, while there is other work than loading.
-void prefetch_row(const float* scores, int32 num_experts) {
-  constexpr int32 kLineFloats = 16;
-  for (int32 i = 0; i < num_experts; i += kLineFloats) hwy::Prefetch(scores + i);
-}
-
-void sort_candidates(Row& row) {
-  for (int32 i = 0; i < row.num_candidates; i += kStep) {
-    for (int32 k = i; k < i + kStep; ++k) row.by_rank[row.ranks[k]] = row.candidates[k];
-  }
-}
-
-// Any row: each column in turn is inserted into the sorted slots, if it is better than the last.
-void insert_row(const Row& row, int32 num_experts, int32 num_topk) {
-  int32 keys[kMaxTopk];
-  for (int32 slot = 0; slot < num_topk; ++slot) keys[slot] = numerics::kTopkTaken;
-  for (int32 column = 0; column < num_experts; ++column) {
-    const int32 key = numerics::topk_key(row.scores[column]);
-    int32 slot = num_topk - 1;
-    if (key <= keys[slot]) continue;
-    for (; slot > 0 && key > keys[slot - 1]; --slot) {
-      keys[slot] = keys[slot - 1];
-      row.topk_idx[slot] = row.topk_idx[slot - 1];
-    }
-    keys[slot] = key;
-    row.topk_idx[slot] = column;
-  }
-}
-
-// Rows of one kind of work at a time, so that the processor has several to overlap.
-template <int32 kVectors, int32 kAtOnce>
-int64 select_rows(const TopkGateArgs& args, const TopkGateShape& shape, int64 begin, int64 end) {
-  const int32 num_experts = shape.num_experts;
-  const int32 num_topk = shape.num_topk;
-  const int32 words = static_cast<int32>(numerics::ceil_div(std::min(num_experts, kStrip), 64));
-  const int64 rows_at_once = std::min(kMaxRows, kStrip / 64 / words);
-  int64 first_fault = end;
-  Scratch scratch;
-  for (int64 first = begin; first < end; first += rows_at_once) {
-    const int32 num_rows = static_cast<int32>(std::min(rows_at_once, end - first));
-    for (int32 r = 0; r < num_rows; ++r) {
-      Row& row = scratch.rows[r];
-      row.scores = args.scores + (first + r) * num_experts;
-      row.topk_idx = args.topk_idx + (first + r) * num_topk;
-      row.num_candidates = 0;
-      if (!find_bound<kVectors>(row.scores, num_experts, num_topk, &row.bound)) {
-        first_fault = std::min(first_fault, first + r);
-        row.num_candidates = kMaxCandidates + 1;
-        row.bound = 0;
-      }
-    }
-    for (int64 strip = 0; strip < num_experts; strip += kStrip) {
-      const int32 num_columns = static_cast<int32>(std::min<int64>(num_experts - strip, kStrip));
-      for (int32 r = 0; r < num_rows; ++r) {
-        const Row& row = scratch.rows[r];
-        note_passing(row.scores + strip, num_columns, row.bound, scratch.passing + r * words);
-      }
-      for (int32 r = 0; r < num_rows; ++r) {
-        if (rows_at_once > 1) {
-          prefetch_row(scratch.rows[r].scores + rows_at_once * num_experts, num_experts);
-        }
-        gather_candidates<kAtOnce>(scratch.passing + r * words, num_columns, strip,
-                                   scratch.rows[r]);
-      }
-    }
-    for (int32 r = 0; r < num_rows; ++r) {
-      Row& row = scratch.rows[r];
-      if (row.num_candidates <= kStep) {
-        fetch_scores<kStep>(row);
-      } else if (row.num_candidates <= kMaxCandidates) {
-        fetch_scores<kBatch>(row);
-      }
-    }
-    for (int32 r = 0; r < num_rows; ++r) {
-      Row& row = scratch.rows[r];
-      if (row.num_candidates <= kStep) {
-        rank_candidates<kStep>(row);
-      } else if (row.num_candidates <= kMaxCandidates) {
-        rank_candidates<kBatch>(row);
-      }
-    }
-    for (int32 r = 0; r < num_rows; ++r) {
-      Row& row = scratch.rows[r];
-      if (row.num_candidates <= kMaxCandidates) sort_candidates(row);
-    }
-    for (int32 r = 0; r < num_rows; ++r) {
-      const Row& row = scratch.rows[r];
-      if (row.num_candidates <= kMaxCandidates) {
-        std::copy_n(row.by_rank, num_topk, row.topk_idx);
-      } else {
-        insert_row(row, num_experts, num_topk);
-      }
-    }
-  }
-  return first_fault;
+  return none;
 }
 
 }  // namespace
 
 // Returns the first row of [begin, end) with a score that is not finite, or end.
 int64 topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, int64 begin, int64 end) {
-  if (shape.num_topk <= 8) {
-    return shape.num_experts <= 128 ? select_rows<16 / kLanes, 8>(args, shape, begin, end)
-                                    : select_rows<16 / kLanes, 4>(args, shape, begin, end);
+  const int32 num_experts = shape.num_experts;
+  const int64 batch = rows_at_once(num_experts);
+  int64 first_fault = end;
+  Scratch scratch;
+  for (int64 first = begin; first < end; first += batch) {
+    const int32 num_rows = static_cast<int32>(std::min(batch, end - first));
+    const int64 to_prefetch = batch > 1 ? batch * num_experts : 0;
+    first_fault = std::min(first_fault,
+                           select_tokens(args, shape, first, num_rows, to_prefetch, end, scratch));
   }
-  if (shape.num_topk <= 16) return select_rows<32 / kLanes, 4>(args, shape, begin, end);
-  return select_rows<64 / kLanes, 4>(args, shape, begin, end);
+  return first_fault;
 }
 
 // NOLINTNEXTLINE(google-readability-namespace-comments)
