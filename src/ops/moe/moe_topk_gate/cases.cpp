@@ -46,6 +46,7 @@ struct Row {
   Fill fill = Fill::kNormal;
   const char* fault = "";
   int ep_rank = 0;
+  int forbidden = 0;  // experts whose bias is -Inf, spread over all
 };
 
 constexpr char kNotFinite[] = "[moe_topk_gate] logits must be finite, got NaN or Inf at row ";
@@ -71,6 +72,9 @@ constexpr Row kRows[] = {
     {2, 33, 32, kScores},
     {2, 32, 32, kBias},
     {300, 16, 6, kBias | kMask},
+    {9, 256, 8, kBias, kSqrtSoftplus, 0, 0, Fill::kNormal, "", 0, 200},
+    {9, 255, 8, kBias, kSigmoid, 0, 0, Fill::kNormal, "", 0, 249},
+    {9, 256, 8, kBias, kSigmoid, 8, 4, Fill::kNormal, "", 0, 251},
     {23, 64, 6, kFixed | kScores},
     {23, 64, 6, kFixed | kBias | kMask | kStride},
     {21, 256, 8, kMap | kShared1 | kMask, kSqrtSoftplus, 0, 0, Fill::kNormal, "", 5},
@@ -305,6 +309,7 @@ std::string id_of(const Row& row) {
   for (size_t i = 0; i < std::size(kFeatureNames); ++i) {
     if (row.features >> i & 1) id += std::string(",") + kFeatureNames[i];
   }
+  if (row.forbidden > 0) id += ",forbidden=" + std::to_string(row.forbidden);
   if (row.fill != Fill::kNormal) id += ",data=" + std::string(name(row.fill));
   return id;
 }
@@ -327,6 +332,11 @@ Setup setup_of(const Row& row) {
                    .save_scores = has(kScores)};
   setup.add({"logits", {{row.tokens, row.experts}, DType::kF32}, row.fill});
   if (has(kBias)) setup.add({"bias", {{row.experts}, DType::kF32}});
+  if (row.forbidden > 0) {
+    setup.at("bias") = given<float>("bias", {{row.experts}, DType::kF32}, [=](int64_t i) {
+      return i * 7 % row.experts < row.forbidden ? -kInf : static_cast<float>(i % 5);
+    });
+  }
   if (has(kImage)) {
     setup.add({"image_bias", {{row.experts}, DType::kF32}});
     setup.add(flags("image_token_mask", row.tokens, 11, 2));

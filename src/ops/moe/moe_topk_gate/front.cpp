@@ -22,6 +22,7 @@ constexpr Table table(const char* op, int32 op_id) {
   return {
       .op = op,
       .reference = reference::moe_topk_gate,
+      .cpu = cpu::moe_topk_gate,
       .faults = {.op_id = op_id,
                  .not_finite = "logits",
                  .index_out_of_range = "unmapped_topk_idx",

@@ -122,7 +122,10 @@ struct MoeTopkGateShape {
 using MoeTopkGateKernel = Kernel<MoeTopkGateArgs, MoeTopkGateShape>;
 namespace reference {
 MoeTopkGateKernel moe_topk_gate;
-}
+/// Tokens begin <= t < end alone: what a kernel on the host does with rows that are odd.
+void moe_topk_gate_rows(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape, int64 begin,
+                        int64 end);
+}  // namespace reference
 namespace cpu {
 MoeTopkGateKernel moe_topk_gate;
 }

@@ -230,8 +230,13 @@ class Token {
 
 }  // namespace
 
+void moe_topk_gate_rows(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape, int64 begin,
+                        int64 end) {
+  for (int64 token = begin; token < end; ++token) Token(args, shape, token).route();
+}
+
 void moe_topk_gate(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape, const Launch&) {
-  for (int64 token = 0; token < args.num_tokens; ++token) Token(args, shape, token).route();
+  moe_topk_gate_rows(args, shape, 0, args.num_tokens);
 }
 
 }  // namespace tilekernels::reference
