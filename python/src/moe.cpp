@@ -33,5 +33,127 @@ const OpRegistration kNormalizeWeight(
                            call.options(topk_weights.device));
     });
 
+const OpRegistration kGetFusedMapping(
+    "get_fused_mapping", "get_fused_mapping",
+    [](PyCall& call) {
+      const TensorSpec topk_idx = call.spec();
+      const int num_experts = call.integer("num_experts");
+      const int num_expanded_tokens = call.integer("num_expanded_tokens");
+      const int alignment = call.integer("alignment");
+      const FusedMappingSpec spec =
+          get_fused_mapping_spec(topk_idx, num_experts, num_expanded_tokens, alignment);
+      call.give({spec.pos_to_expert, spec.pos_to_token, spec.pos_to_token_topk,
+                 spec.token_topk_to_pos, spec.expert_start, spec.expert_end,
+                 spec.num_tokens_per_expert, spec.psum_num_tokens_per_expert});
+    },
+    [](PyCall& call) {
+      FusedMappingView out;
+      for (TensorView* view : {&out.pos_to_expert, &out.pos_to_token, &out.pos_to_token_topk,
+                               &out.token_topk_to_pos, &out.expert_start, &out.expert_end,
+                               &out.num_tokens_per_expert, &out.psum_num_tokens_per_expert}) {
+        *view = call.tensor();
+      }
+      const TensorView topk_idx = call.tensor();
+      const int num_experts = call.integer("num_experts");
+      call.integer("num_expanded_tokens");  // the outputs have it
+      const int alignment = call.integer("alignment");
+      get_fused_mapping_out(out, topk_idx, num_experts, alignment, call.options(topk_idx.device));
+    });
+
+const OpRegistration kExpandToFused(
+    "expand_to_fused", "expand_to_fused",
+    [](PyCall& call) {
+      const TensorSpec x = call.spec();
+      const TensorSpec token_topk_to_pos = call.spec();
+      const TensorSpec pos_to_expert = call.spec();
+      call.give({expand_to_fused_spec(x, token_topk_to_pos, pos_to_expert)});
+    },
+    [](PyCall& call) {
+      const TensorView out = call.tensor();
+      const TensorView x = call.tensor();
+      const TensorView token_topk_to_pos = call.tensor();
+      const TensorView pos_to_expert = call.tensor();
+      expand_to_fused_out(out, x, token_topk_to_pos, pos_to_expert, call.options(x.device));
+    });
+
+SfExpansion sf_expansion(PyCall& call) {
+  SfExpansion sf;
+  sf.col_major = call.flag();
+  const std::optional<std::string> pitch = call.maybe_text();
+  if (pitch == "cuda") {
+    sf.pitch = SfPitch::kCuda;
+  } else if (pitch == "ascend") {
+    sf.pitch = SfPitch::kAscend;
+  } else if (pitch) {
+    call.refuse("sf_pitch", "must be None, 'cuda' or 'ascend'", *pitch);
+  }
+  return sf;
+}
+
+const OpRegistration kExpandToFusedWithSf(
+    "expand_to_fused_with_sf", "expand_to_fused_with_sf",
+    [](PyCall& call) {
+      const TensorSpec x = call.spec();
+      const TensorSpec x_sf = call.spec();
+      const TensorSpec token_topk_to_pos = call.spec();
+      const TensorSpec pos_to_expert = call.spec();
+      const int num_per_channels = call.integer("num_per_channels");
+      const QuantSpec spec = expand_to_fused_with_sf_spec(
+          {x, x_sf}, num_per_channels, token_topk_to_pos, pos_to_expert, sf_expansion(call));
+      call.give({spec.data, spec.sf});
+    },
+    [](PyCall& call) {
+      const TensorView out = call.tensor();
+      const TensorView out_sf = call.tensor();
+      const TensorView x = call.tensor();
+      const TensorView x_sf = call.tensor();
+      const TensorView token_topk_to_pos = call.tensor();
+      const TensorView pos_to_expert = call.tensor();
+      const int num_per_channels = call.integer("num_per_channels");
+      const SfExpansion sf = sf_expansion(call);
+      expand_to_fused_with_sf_out({out, out_sf}, {x, x_sf}, num_per_channels, token_topk_to_pos,
+                                  pos_to_expert, sf, call.options(x.device));
+    });
+
+// Which of the optional arrays a call of reduce_fused has: a function each.
+constexpr int kWithWeights = 1;
+constexpr int kWithXSf = 2;
+constexpr int kWithSf = 4;
+
+template <class T, class Take>
+ReduceFusedOptionsOf<T> reduce_options(int with, const Take& take) {
+  ReduceFusedOptionsOf<T> options;
+  if (with & kWithWeights) options.topk_weights = take();
+  if (with & kWithXSf) options.x_sf = take();
+  if (with & kWithSf) options.sf = take();
+  return options;
+}
+
+template <int kWith>
+void reduce_fused_spec_of(PyCall& call) {
+  const TensorSpec x = call.spec();
+  const TensorSpec token_topk_to_pos = call.spec();
+  auto options = reduce_options<TensorSpec>(kWith, [&] { return call.spec(); });
+  if (call.flag()) options.fmt = DType::kE4M3;
+  call.give({reduce_fused_spec(x, token_topk_to_pos, options)});
+}
+
+template <int kWith>
+void reduce_fused_out_of(PyCall& call) {
+  const TensorView out = call.tensor();
+  const TensorView x = call.tensor();
+  const TensorView token_topk_to_pos = call.tensor();
+  auto options = reduce_options<TensorView>(kWith, [&] { return call.tensor(); });
+  if (call.flag()) options.fmt = DType::kE4M3;
+  reduce_fused_out(out, x, token_topk_to_pos, options, call.options(x.device));
+}
+
+#define TILEKERNELS_REDUCE(with) \
+  { "reduce_fused_" #with, "reduce_fused", reduce_fused_spec_of<with>, reduce_fused_out_of<with> }
+const OpRegistration kReduceFused[] = {
+    TILEKERNELS_REDUCE(0), TILEKERNELS_REDUCE(1), TILEKERNELS_REDUCE(2), TILEKERNELS_REDUCE(3),
+    TILEKERNELS_REDUCE(4), TILEKERNELS_REDUCE(5), TILEKERNELS_REDUCE(6), TILEKERNELS_REDUCE(7)};
+#undef TILEKERNELS_REDUCE
+
 }  // namespace
 }  // namespace tilekernels::python

@@ -19,7 +19,7 @@ FLAGS = {
     "use_packed_ue8m0": False,
     "use_e4m3_sf": False,
 }
-KEYWORDS = {"x_sf_layout": None, "sf_pitch": None, "amax_clamp": None, "backend": None}
+KEYWORDS = {"with_psum": False, "x_sf_layout": None, "sf_pitch": None, "amax_clamp": None, "backend": None}
 
 # C++ arguments with another name in Python, where the reference package has that one.
 RENAMED = {("cast_back", "out_dtype"): "fmt"}
@@ -112,7 +112,27 @@ def test_every_op_has_three_forms(header, module):
         assert callable(getattr(module, name))
 
 
-@pytest.mark.parametrize("name", ops("moe.h"))
+# Ops whose Python arguments are the reference package's, C++ having structs for some of them.
+FUSED = {
+    "get_fused_mapping": ["topk_idx", "num_experts", "num_expanded_tokens", "alignment",
+                          "force_no_sync"],
+    "expand_to_fused": ["x", "token_topk_to_pos", "pos_to_expert"],
+    "expand_to_fused_with_sf": ["x", "num_per_channels", "token_topk_to_pos", "pos_to_expert",
+                                "use_tma_aligned_col_major_sf"],
+    "reduce_fused": ["x", "topk_weights", "token_topk_to_pos", "fp8_format", "sf", "out"],
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused(name):
+    positional, keywords = signature(getattr(moe, name))
+    assert [argument for argument, _ in positional] == FUSED[name]
+    assert "backend" in keywords
+    tensors = [argument for kind, argument, _ in ops("moe.h")[name] if kind == "const TensorView&"]
+    assert tensors and set(tensors) <= set(FUSED[name])
+
+
+@pytest.mark.parametrize("name", [name for name in ops("moe.h") if name not in FUSED])
 def test_moe(name):
     check(name, getattr(moe, name), ops("moe.h")[name])
 

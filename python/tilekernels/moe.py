@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-from ._arguments import integer
+from ._arguments import flag, integer, maybe_text
 from ._arrays import Op
 
 _topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"],
@@ -59,3 +59,182 @@ def normalize_weight(topk_weights: Any, *, backend: Optional[str] = None) -> Tup
     """
     denominator, normalized_weights = _normalize_weight((topk_weights,), (), backend)
     return denominator, normalized_weights
+
+
+_get_fused_mapping = Op(
+    "get_fused_mapping", "get_fused_mapping", ["topk_idx"],
+    ["pos_to_expert", "pos_to_token", "pos_to_token_topk", "token_topk_to_pos", "expert_start",
+     "expert_end", "num_tokens_per_expert", "psum_num_tokens_per_expert"],
+    parameters=[("num_experts", integer), ("num_expanded_tokens", integer),
+                ("alignment", integer)])
+
+_MAPS = ["token_topk_to_pos", "pos_to_expert"]
+_expand_to_fused = Op("expand_to_fused", "expand_to_fused", ["x", *_MAPS], ["out"])
+_expand_to_fused_with_sf = Op(
+    "expand_to_fused_with_sf", "expand_to_fused_with_sf", ["x", "x.sf", *_MAPS], ["out", "out_sf"],
+    ["x", "out"], [("num_per_channels", integer), ("use_tma_aligned_col_major_sf", flag),
+                   ("sf_pitch", maybe_text)])
+
+# One function of the extension for every choice of optional arrays
+_REDUCE_OPTIONS = ("topk_weights", "x_sf", "sf")
+_reduce_fused = [
+    Op(f"reduce_fused_{given}", "reduce_fused",
+       ["x", "token_topk_to_pos",
+        *(name for bit, name in enumerate(_REDUCE_OPTIONS) if given >> bit & 1)],
+       ["out"], parameters=[("fp8_format", flag)])
+    for given in range(8)]
+
+
+def get_fused_mapping(topk_idx: Any, num_experts: int, num_expanded_tokens: int, alignment: int,
+                      force_no_sync: bool = False, *, with_psum: bool = False,
+                      backend: Optional[str] = None) -> tuple:
+    """Sorts the routed tokens by expert into positions, segments padded to `alignment` rows.
+
+    Args:
+        topk_idx: (num_tokens, num_topk) int64, contiguous; -1 is none. num_tokens * num_topk must
+            be below 2^31 - alignment.
+        num_experts: In 1..8192.
+        num_expanded_tokens: Positions that there are. 0 makes room for any routing, then waits for
+            the counts and cuts the pos_ arrays to the positions in use.
+        alignment: In 1..2^30.
+        force_no_sync: With num_expanded_tokens = 0, neither wait nor cut.
+        with_psum: Return psum_num_tokens_per_expert too, at the end.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        pos_to_expert, pos_to_token, pos_to_token_topk (num_expanded_tokens,), -1 where there is
+        padding; token_topk_to_pos (num_tokens, num_topk), -1 for none; expert_start, expert_end,
+        num_tokens_per_expert (num_experts,), the tokens rounded up to the alignment; all int32. And
+        num_tokens_per_expert as a list, empty if the call did not wait. With with_psum
+        psum_num_tokens_per_expert (num_experts,): the position behind an expert's last token.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A token has an index outside of [-1, num_experts), which counts as -1, or its
+            expert's segment does not fit: then segments are cut off at num_expanded_tokens and
+            entries behind that have position -1.
+
+    Numerics: none. Inside a segment ascending token * num_topk + k: stable, and the same on every
+    backend and machine.
+
+    Source: TileKernels `get_fused_mapping`, whose order depends on the number of SMs.
+    """
+    parameters = (num_experts, num_expanded_tokens, alignment)
+    arrays = _get_fused_mapping((topk_idx,), parameters, backend)
+    by_pos = arrays[:3]
+    counts: list = []
+    if num_expanded_tokens == 0 and not force_no_sync:
+        counts = arrays[6].tolist()
+        used = sum(counts)
+        by_pos = [array[:used] for array in by_pos]
+    result = (*by_pos, *arrays[3:7], counts)
+    return (*result, arrays[7]) if with_psum else result
+
+
+def expand_to_fused(x: Any, token_topk_to_pos: Any, pos_to_expert: Any, *,
+                    backend: Optional[str] = None) -> Any:
+    """Copies every token's row to its positions.
+
+    Args:
+        x: (num_tokens, hidden) of any dtype, rows contiguous, any row stride >= hidden.
+        token_topk_to_pos: (num_tokens, num_topk) int32, contiguous, num_topk <= 32; negative is
+            none.
+        pos_to_expert: (num_expanded_tokens,) int32, contiguous; negative is padding.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        out (num_expanded_tokens, hidden) of x's dtype, contiguous. Rows of padding, and rows that
+        no token has, are zero. Of several tokens that name one position the last one, in order of
+        token * num_topk + k, is there.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A token has a position that is not below num_expanded_tokens; it counts as none.
+
+    Numerics: none, bytes are copied.
+
+    Source: TileKernels `expand_to_fused`.
+    """
+    return _expand_to_fused((x, token_topk_to_pos, pos_to_expert), (), backend)[0]
+
+
+def expand_to_fused_with_sf(x: tuple, num_per_channels: int, token_topk_to_pos: Any,
+                            pos_to_expert: Any, use_tma_aligned_col_major_sf: bool = False, *,
+                            sf_pitch: Optional[str] = None,
+                            backend: Optional[str] = None) -> Tuple[Any, Any]:
+    """Copies the codes and scaling factors of every token to its positions.
+
+    Args:
+        x: A quantized tensor (data, sf): data (num_tokens, hidden) as in `expand_to_fused`, int8
+            holding two FP4 codes; sf (num_tokens, ceil(hidden / num_per_channels)) float32,
+            float8_e4m3fn or float8_e8m0fnu, or that divided by 4 (int32) or 2 (int16), rounded up,
+            of packed exponents; rows or columns contiguous.
+        num_per_channels: 16, 32, 64 or 128.
+        token_topk_to_pos, pos_to_expert: As in `expand_to_fused`.
+        use_tma_aligned_col_major_sf: Column-major scaling factors.
+        sf_pitch: Whose pitches out_sf follows, "cuda" or "ascend"; None takes the device's own,
+            CUDA's for host memory. Packed ones keep their own.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        out (num_expanded_tokens, hidden) and out_sf of as many rows. Scaling factors of rows that
+        are zero are 0, and so is the padding of columns.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A token has a position that is not below num_expanded_tokens; it counts as none.
+
+    Numerics: none, bytes are copied.
+
+    Source: TileKernels `expand_to_fused_with_sf`.
+    """
+    if not isinstance(x, tuple) or len(x) != 2:
+        raise ValueError("[expand_to_fused_with_sf] x must be a pair (data, sf), got "
+                         f"{type(x).__name__}")
+    arrays = (*x, token_topk_to_pos, pos_to_expert)
+    parameters = (num_per_channels, use_tma_aligned_col_major_sf, sf_pitch)
+    out, out_sf = _expand_to_fused_with_sf(arrays, parameters, backend)
+    return out, out_sf
+
+
+def reduce_fused(x: Any, topk_weights: Any, token_topk_to_pos: Any, fp8_format: str = "",
+                 sf: Any = None, out: Any = None, *, backend: Optional[str] = None) -> Any:
+    """Adds up the rows of every token's positions.
+
+    Args:
+        x: (num_expanded_tokens, hidden) float32, bfloat16, float16 or float8_e4m3fn, rows
+            contiguous, any row stride >= hidden; or a pair (x, x_sf) with x_sf
+            (num_expanded_tokens,) float32, a factor of every row.
+        topk_weights: (num_tokens, num_topk) float32, contiguous; None is all 1.
+        token_topk_to_pos: (num_tokens, num_topk) int32, contiguous, num_topk <= 32; negative is
+            none.
+        fp8_format: "" or "e4m3", the dtype of the output; "" is that of x.
+        sf: (1,) float32, a factor of all results, with an output of e4m3 only.
+        out: Memory for the result instead of a new array.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        out (num_tokens, hidden), contiguous.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A token has a position that is not below num_expanded_tokens; it counts as none.
+
+    Numerics: float32 sum from +0, one fused multiply-add a position in the order of k, by the
+    factor topk_weights or 1, times x_sf; then times sf; one rounding to the output, e4m3
+    saturating. NaN is canonical. Same bits on every backend.
+
+    Source: TileKernels `reduce_fused`, whose e4m3 output saturates on CUDA.
+    """
+    if fp8_format not in ("", "e4m3"):
+        raise ValueError(f"[reduce_fused] fp8_format must be '' or 'e4m3', got {fp8_format}")
+    x_sf = None
+    if isinstance(x, tuple):
+        if len(x) != 2:
+            raise ValueError(f"[reduce_fused] x must be a pair (x, x_sf), got {len(x)} arrays")
+        x, x_sf = x
+    options = (topk_weights, x_sf, sf)
+    given = sum(1 << bit for bit, array in enumerate(options) if array is not None)
+    arrays = (x, token_topk_to_pos, *(array for array in options if array is not None))
+    outputs = None if out is None else (out,)
+    return _reduce_fused[given](arrays, (fp8_format == "e4m3",), backend, outputs)[0]
