@@ -399,6 +399,17 @@ TEST_F(LaunchTest, CheckErrorsIsRefusedInACapture) {
             "[check_errors] waits for the stream, which cannot be done in a capture");
 }
 
+TEST_F(LaunchTest, ACopyIsRefusedInACapture) {
+  const Tensor tensor(TensorSpec({3}, DType::kF32, {DeviceType::kCuda, 0}));
+  float host[3] = {};
+  stream_.capturing = true;
+  const auto copy_in_capture = [&] {
+    copy({host, TensorSpec({3}, DType::kF32)}, tensor, {&stream_});
+  };
+  EXPECT_EQ(error_of<BackendError>(copy_in_capture),
+            "[copy] waits for the stream, which cannot be done in a capture");
+}
+
 TEST_F(LaunchTest, MemoryComesFromThePoolAndGoesBack) {
   const Device device{DeviceType::kCuda, 1};
   const TensorSpec spec({3, 5}, DType::kF32, device);

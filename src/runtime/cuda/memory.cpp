@@ -70,6 +70,11 @@ void* load_exchange() {
   return driver().module_get_function(&function, module, "exchange") == 0 ? function : nullptr;
 }
 
+void refuse_capture(const char* op, void* stream) {
+  if (!is_capturing(op, stream)) return;
+  throw BackendError(message(op, "waits for the stream, which cannot be done in a capture"));
+}
+
 // Waits for the stream, reads the device's error word and clears it. What other streams report
 // meanwhile stays for the next call; without `exchange` a fault between reading and clearing is
 // lost.
@@ -77,9 +82,7 @@ uint64_t take_fault(const DeviceState& device, void* stream) {
   constexpr const char* kOp = "check_errors";
   const Driver& cuda = driver();
   const CurrentContext current(kOp, device);
-  if (is_capturing(kOp, stream)) {
-    throw BackendError(message(kOp, "waits for the stream, which cannot be done in a capture"));
-  }
+  refuse_capture(kOp, stream);
   uint64_t address = device.fault;
   const auto read = [&](uint64_t from) {
     uint64_t word = numerics::kNoFault;
@@ -151,6 +154,7 @@ std::shared_ptr<void> allocate(int64_t size_bytes, int device_index, Stream stre
 void copy(void* to, const void* from, int64_t size_bytes, int device_index, Stream stream) {
   constexpr const char* kOp = "copy";
   const CurrentContext current(kOp, device_state(kOp, device_index));
+  refuse_capture(kOp, stream.handle);
   check(driver().memcpy_async(reinterpret_cast<uint64_t>(to), reinterpret_cast<uint64_t>(from),
                               static_cast<size_t>(size_bytes), stream.handle),
         kOp, "cuMemcpyAsync");
