@@ -158,6 +158,14 @@ EMULATOR_VECTOR(long long, longlong)
 EMULATOR_VECTOR(unsigned long long, ulonglong)
 EMULATOR_VECTOR(float, float)
 EMULATOR_VECTOR(double, double)
+EMULATOR_INLINE uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+EMULATOR_INLINE uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) {
+  return {x, y, z, w};
+}
+EMULATOR_INLINE int2 make_int2(int x, int y) { return {x, y}; }
+EMULATOR_INLINE int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+EMULATOR_INLINE float2 make_float2(float x, float y) { return {x, y}; }
+EMULATOR_INLINE float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 // Barriers and fences.
 EMULATOR_PLAIN static void __syncthreads(const char* file = __builtin_FILE(),
@@ -468,8 +476,8 @@ EMULATOR_INLINE bool __isShared(const void* address) {
   const auto at = static_cast<const cuda_emulator::u8*>(address);
   return at >= __bss_start && at < _end;
 }
-EMULATOR_INLINE void __builtin_assume_(bool) {}
-EMULATOR_INLINE void __assume(bool) {}
+#define __builtin_assume(condition) static_cast<void>(sizeof(condition))
+#define __assume(condition) static_cast<void>(sizeof(condition))
 EMULATOR_INLINE unsigned __activemask() {
   cuda_emulator::api->fail("__activemask() says nothing that a kernel may rely on");
   return 0;

@@ -444,24 +444,23 @@ void complete(Block& block, u32 warp, u32 mask, Collective kind) {
 void arrive_at_collective(Block& block, Fiber& fiber) {
   const u32 warp = fiber.index / kLanes;
   const u32 num_lanes = std::min(kLanes, static_cast<u32>(block.fibers.size()) - warp * kLanes);
-  const std::string call =
-      std::string("calls ") + fiber.name + " with the mask " + mask_text(fiber.mask) + ", which ";
-  if ((fiber.mask >> fiber.thread.lane & 1) == 0) {
-    return stop(fiber, call + "does not name its own lane", fiber.pc);
-  }
+  const auto wrong = [&](const std::string& what) {
+    stop(fiber,
+         std::string("calls ") + fiber.name + " with the mask " + mask_text(fiber.mask) +
+             ", which " + what,
+         fiber.pc);
+  };
+  if ((fiber.mask >> fiber.thread.lane & 1) == 0) return wrong("does not name its own lane");
   bool all_here = true;
   for (u32 lane = 0; lane < kLanes; ++lane) {
     if ((fiber.mask >> lane & 1) == 0) continue;
     if (lane >= num_lanes) {
-      return stop(fiber,
-                  call + "names lane " + std::to_string(lane) + " of a warp of " +
-                      std::to_string(num_lanes),
-                  fiber.pc);
+      return wrong("names lane " + std::to_string(lane) + " of a warp of " +
+                   std::to_string(num_lanes));
     }
     const Fiber& other = block.fibers[warp * kLanes + lane];
     if (other.state == State::kDone) {
-      return stop(fiber, call + "names lane " + std::to_string(lane) + " that has left the kernel",
-                  fiber.pc);
+      return wrong("names lane " + std::to_string(lane) + " that has left the kernel");
     }
     all_here = all_here && other.state == State::kCollective && other.mask == fiber.mask &&
                other.kind == fiber.kind;
