@@ -49,6 +49,8 @@ const char* const kCases[] = {
     "per_token_cast/tokens=17,hidden=96,x=f16,fmt=e2m1,block=1x64,sf=ue8m0-col-ascend",
     "per_token_cast/tokens=33,hidden=592,x=bf16,fmt=e2m1,block=1x32,sf=ue8m0-colpacked-ascend",
     "per_token_cast/tokens=33,hidden=320,x=bf16,fmt=e4m3,block=1x64,sf=ue8m0-colpacked",
+    "per_token_cast/tokens=5,hidden=1040,x=bf16,fmt=e2m1,block=1x16,sf=e4m3-col",
+    "per_token_cast/tokens=32,hidden=256,x=bf16,fmt=e2m1,block=1x32,sf=f32-row,data=edge",
     "per_token_cast/precomputed/tokens=5,hidden=48,x=f16,fmt=e2m1,block=1x16,sf=e4m3-scale",
     "per_token_cast/sf_only/tokens=5,hidden=48,x=bf16,fmt=e2m1,block=1x16,sf=e4m3-row",
     "per_token_cast/requant/tokens=7,hidden=608,x=e2m1,x_sf=i16-rowpacked-1x32-pow2,fmt=e4m3,"
@@ -121,7 +123,13 @@ TEST(Cost, StreamingCastsKeepThePortToMemoryBusy) {
       "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e4m3,block=1x128,sf=ue8m0-colpacked",
       "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
       "per_token_cast/tokens=4096,hidden=7168,x=f32,fmt=e4m3,block=1x128,sf=f32-row",
+      "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e4m3,block=1x128,sf=f32-row",
+      "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e2m1,block=1x32,sf=f32-row",
+      "per_token_cast/tokens=4096,hidden=7168,x=bf16,fmt=e2m1,block=1x16,sf=e4m3-row",
       "per_block_cast/tokens=4096,hidden=7168,x=bf16,fmt=e4m3,block=128x128,sf=f32-row",
+      "per_block_cast/tokens=4096,hidden=7168,x=f32,fmt=e4m3,block=128x128,sf=f32-row",
+      "cast_back/tokens=4096,hidden=7168,x=e4m3,block=1x128,sf=f32,out=bf16,data=normal*scale",
+      "cast_back/tokens=4096,hidden=7168,x=e2m1,block=1x32,sf=f32,out=bf16,data=bits*scale",
   };
   for (const char* id : ids) {
     const cases::Case& test = case_of(id);

@@ -77,5 +77,35 @@ TEST(AscendValues, EveryBF16UnderComputedPowersOfTwo) {
   }
 }
 
+TEST(AscendValues, EveryBF16MaximumUnderE4M3Scales) {
+  // Groups of 16 whose largest element takes every finite value, negative ones too, and then some.
+  constexpr int64_t kGroup = 16;
+  std::vector<uint16_t> x((1 << 16) * kGroup);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const auto pattern = static_cast<uint16_t>(i / kGroup);
+    const auto smaller = static_cast<uint16_t>(pattern - static_cast<uint16_t>(i % kGroup) * 23);
+    x[i] = i % kGroup == 0 || (smaller & 0x7FFF) > (pattern & 0x7FFF) ? pattern : smaller;
+  }
+  const auto rows = static_cast<int64_t>(x.size()) / kCols;
+  const TensorView view{x.data(), TensorSpec({rows, kCols}, DType::kBF16)};
+  for (const SfLayout layout : {SfLayout::kRow, SfLayout::kCol}) {
+    for (const float clamp : {6.0f / 512, 0.0731f, 3000.0f}) {
+      CastOptions options;
+      options.sf = {SfKind::kE4M3, layout};
+      options.amax_clamp = clamp;
+      const auto bytes_of = [&](Backend backend) {
+        const QuantTensor out = per_token_cast(view, DType::kE2M1x2, static_cast<int>(kGroup),
+                                               options, Call{.backend = backend});
+        const auto* data = static_cast<const uint8_t*>(out.data.data());
+        const auto* sf = static_cast<const uint8_t*>(out.sf.data());
+        std::vector<uint8_t> bytes(data, data + out.data.view().storage_bytes());
+        bytes.insert(bytes.end(), sf, sf + out.sf.view().storage_bytes());
+        return bytes;
+      };
+      EXPECT_EQ(bytes_of(Backend::kAscend), bytes_of(Backend::kReference)) << clamp;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tilekernels

@@ -31,9 +31,12 @@ struct Cast {
   Ub<uint8> bytes{};
   Ub<float> inverses{}, expanded{};
   Ub<uint32> marks{}, expanded_marks{};  // see make_scales
-  Ub<float> given_table{};
+  Ub<float> given_table{}, inverse_table{};
   Ub<float> cell_sf{}, cell_factors{};  // of a quantized x
   Ub<uint32> cell_marks{};
+  Ub<uint16> value_table{};
+  Ub<uint8> held{};         // the slot of the next row, whose maxima are
+  bool has_maxima = false;  // known already
 
   TILEKERNELS_CORE bool quantized() const { return is_quantized(shape.x_dtype); }
   TILEKERNELS_CORE bool is_e2m1() const { return shape.fmt == kDTypeE2M1x2; }
@@ -71,7 +74,13 @@ struct Cast {
     if (shape.mode == kCastSfOnly) return;
     expanded = ub_alloc<float>("expanded inverses", size.entries);
     expanded_marks = ub_alloc<uint32>("expanded marks", size.marks);
+    if (by_e4m3_table()) {
+      inverse_table = ub_alloc<float>("inverses of e4m3", kTableBytes / 4);
+      vf_call<make_inverse_table>("make_table", inverse_table);
+    }
     if (quantized()) {
+      value_table = ub_alloc<uint16>("values of e4m3", kTableBytes / 2);
+      vf_call<make_value_table>("make_table", value_table);
       cell_factors = ub_alloc<float>("factors by cell", cell_bytes(size) / 4);
       cell_marks = ub_alloc<uint32>("marks by cell", cell_bytes(size) / 4);
     }
@@ -255,10 +264,10 @@ struct Cast {
 
   template <int32 kDType, bool kAnyNan>
   TILEKERNELS_CORE void call_e4m3(Ub<uint8> to, Ub<uint8> from, int64 rows, Ub<float> factors,
-                                  Ub<uint32> of_bad, int64 cols) {
+                                  Ub<uint32> of_bad, int64 cols) const {
     vf_call<make_e4m3<kDType, kAnyNan>>("make_e4m3", to, static_cast<int32>(size.out_pitch_bytes),
                                         from, static_cast<int32>(size.x_pitch_bytes), trips(rows),
-                                        factors, of_bad, static_cast<uint32>(cols));
+                                        factors, of_bad, value_table, static_cast<uint32>(cols));
   }
   template <int32 kDType, bool kQuantized, bool kAnyNan>
   TILEKERNELS_CORE void call_e2m1(Ub<uint8> to, Ub<uint8> from, int64 rows, Ub<float> of,
@@ -298,7 +307,7 @@ struct Cast {
       if (is_e2m1()) {
         call_e2m1<kDType, true, true>(codes, mine, rows, of, columns_of_x, item.cols);
       } else if (by_cell()) {
-        expand_cell_sf(item, of, columns_of_x);
+        if (num_tables(item) > 1) expand_cell_sf(item, of, columns_of_x);
         vf_call<fuse_factors>("fuse_factors", cell_factors, cell_marks, cell_sf, e4m3_inverses(),
                               num_cells(item));
         call_e4m3<kDType, false>(codes, mine, rows, cell_factors, cell_marks, item.cols);
@@ -318,6 +327,20 @@ struct Cast {
         shape.sf_kind == numerics::kSfRoundedF32 || shape.sf_kind == numerics::kSfUE8M0;
     return shape.x_dtype == kDTypeBF16 && shape.mode == kCastAll && pow2 && is_e2m1();
   }
+
+  // Whether scaling factors and inverses are made by make_e4m3_scales.
+  TILEKERNELS_CORE bool by_e4m3_table() const {
+    return shape.x_dtype == kDTypeBF16 && shape.mode == kCastAll && is_e2m1() &&
+           shape.sf_kind == kSfE4M3 && shape.block_cols == 16;
+  }
+  // Whether the codes of a row are made together with the maxima of the next one.
+  TILEKERNELS_CORE bool by_two_rows() const {
+    return shape.x_dtype == kDTypeBF16 && shape.mode == kCastAll && is_e2m1() && !by_pow2() &&
+           shape.block_rows == 1 && shape.block_cols <= 32 && tile.stages > 1;
+  }
+
+  // Whether make_scales writes the inverses as the codes read them.
+  TILEKERNELS_CORE bool makes_repeated() const { return by_two_rows() && shape.sf_kind == kSfF32; }
 
   // One every 16 columns: of the narrowest groups they are so from the start.
   TILEKERNELS_CORE Ub<float> e4m3_inverses() const {
@@ -368,7 +391,9 @@ struct Cast {
       }
     } else if (shape.block_cols != 16) {
       call_repeat<16>(to, of, item.groups);
-      if (shape.mode != kCastGivenSf) call_repeat<16>(expanded_marks, marks, item.groups);
+      if (shape.mode != kCastGivenSf && !quantized()) {
+        call_repeat<16>(expanded_marks, marks, item.groups);
+      }
     }
   }
 
@@ -377,15 +402,32 @@ struct Cast {
     return args.out_sf.map.stride_k == of.word_bytes;
   }
 
+  template <int32 kTimes>
+  TILEKERNELS_CORE void call_make_repeated(Ub<uint32> to, uint32 groups) {
+    vf_call<make_scales<kSfF32, true, kDTypeBF16, kTimes>>("make_scales", to, expanded, marks,
+                                                           maxima, groups, args.amax_clamp);
+  }
+
   TILEKERNELS_CORE void compute_scales(const Item& item) {
     const SfWords of = sf_words(args.out_sf.map, shape.sf_kind);
     const auto groups = static_cast<uint32>(item.groups);
     const Ub<uint8> slot = sf.fill();
-    const bool direct = is_wide_sf(shape.sf_kind) && in_a_row(of);
+    const bool direct = in_a_row(of) && (is_wide_sf(shape.sf_kind) || by_e4m3_table());
     const Ub<uint32> to = direct ? as_ub<uint32>(slot) : words;
     const uint16 turns = trips(numerics::ceil_div(item.groups, kF32Lanes));
     if (item.rows <= 0) {
       vf_call<make_zeros>("make_zeros", to, turns);
+    } else if (by_e4m3_table()) {
+      vf_call<make_e4m3_scales>("make_scales", words, slot, trips(direct ? 0 : 1),
+                                trips(direct ? 1 : 0), as_ub<uint32>(expanded),
+                                as_ub<uint16>(maxima), inverse_table,
+                                uint16{numerics::f32_to_e4m3(args.amax_clamp / kE2M1Max)}, groups);
+    } else if (makes_repeated()) {
+      if (shape.block_cols == 16) {
+        call_make_repeated<2>(to, groups);
+      } else {
+        call_make_repeated<4>(to, groups);
+      }
     } else if (is_e2m1()) {
       call_make_scales<true>(to, groups);
     } else {
@@ -436,9 +478,10 @@ struct Cast {
     sf.emptied();
   }
 
-  TILEKERNELS_CORE void compute(const Item& item) {
+  // `next` is the item after it, of no rows if there is none.
+  TILEKERNELS_CORE void compute(const Item& item, const Item& next) {
     if (item.rows <= 0) return compute_scales(item);
-    const Ub<uint8> from = in.empty();
+    const Ub<uint8> from = has_maxima ? held : in.empty();
     const Ub<uint8> raw = from + size.raw_offset;
     Columns columns_of_x{};
     if (quantized()) {
@@ -462,24 +505,45 @@ struct Cast {
         vf_call<invert<false>>("invert", inverses, marks, of, groups);
       }
     } else {
-      if (shape.x_dtype == kDTypeE4M3) {
-        call_quantized_max<kDTypeE4M3>(item, from, raw, columns_of_x);
-      } else if (shape.x_dtype == kDTypeE2M1x2) {
-        call_quantized_max<kDTypeE2M1x2>(item, from, raw, columns_of_x);
-      } else if (shape.x_dtype == kDTypeF32) {
-        call_plain_max<uint32>(item, from);
-      } else {
-        call_plain_max<uint16>(item, from);
-      }
+      if (!has_maxima) find_maxima(item, from, raw, columns_of_x);
       compute_scales(item);
     }
-    if (shape.mode != kCastSfOnly) compute_codes(item, from, raw, columns_of_x);
+    has_maxima = false;
+    if (shape.mode != kCastSfOnly) compute_codes(item, next, from, raw, columns_of_x);
     in.emptied();
   }
 
-  TILEKERNELS_CORE void compute_codes(const Item& item, Ub<uint8> from, Ub<uint8> raw,
-                                      const Columns& columns_of_x) {
-    expand_inverses(item);
+  TILEKERNELS_CORE void find_maxima(const Item& item, Ub<uint8> from, Ub<uint8> raw,
+                                    const Columns& columns_of_x) {
+    if (shape.x_dtype == kDTypeE4M3) {
+      call_quantized_max<kDTypeE4M3>(item, from, raw, columns_of_x);
+    } else if (shape.x_dtype == kDTypeE2M1x2) {
+      call_quantized_max<kDTypeE2M1x2>(item, from, raw, columns_of_x);
+    } else if (shape.x_dtype == kDTypeF32) {
+      call_plain_max<uint32>(item, from);
+    } else {
+      call_plain_max<uint16>(item, from);
+    }
+  }
+
+  // Codes of a row and the maxima of the next, whose slot stays locked.
+  TILEKERNELS_CORE void call_codes_and_max(const Item& item, Ub<uint8> to, Ub<uint8> from) {
+    held = in.empty_next();
+    has_maxima = true;
+    maxima = amax;
+    const Ub<uint16> row = as_ub<uint16>(held);
+    const Ub<uint16> cell = as_ub<uint16>(amax);
+    const auto cols = static_cast<uint32>(item.cols);
+    if (shape.block_cols == 16) {
+      vf_call<make_e2m1_and_max<16>>("make_e2m1", to, from, expanded, cell, row, cols);
+    } else {
+      vf_call<make_e2m1_and_max<32>>("make_e2m1", to, from, expanded, cell, row, cols);
+    }
+  }
+
+  TILEKERNELS_CORE void compute_codes(const Item& item, const Item& next, Ub<uint8> from,
+                                      Ub<uint8> raw, const Columns& columns_of_x) {
+    if (!by_e4m3_table() && !makes_repeated()) expand_inverses(item);
     const Ub<uint8> to = out.fill();
     switch (shape.x_dtype) {
       case kDTypeF32:
@@ -493,6 +557,8 @@ struct Cast {
           vf_call<make_e2m1_pow2>("make_e2m1", to, static_cast<int32>(size.out_pitch_bytes), from,
                                   static_cast<int32>(size.x_pitch_bytes), trips(item.rows),
                                   as_ub<uint16>(expanded), static_cast<uint32>(item.cols));
+        } else if (by_two_rows() && next.rows > 0 && next.cols == item.cols) {
+          call_codes_and_max(item, to, from);
         } else {
           call_plain_codes<kDTypeBF16>(item, to, from);
         }
@@ -514,10 +580,15 @@ struct Cast {
 TILEKERNELS_CORE void run(const CastArgs& args, const CastShape& shape, const Tile& tile) {
   prologue();
   Cast cast(args, shape, tile);
+  const int64 items = num_items(args, shape, tile);
   pipeline(
-      tile.stages, block_idx(), num_items(args, shape, tile), block_num(),
+      tile.stages, block_idx(), items, block_num(),
       [&](int64 index) { cast.load(item_of(args, shape, tile, index)); },
-      [&](int64 index) { cast.compute(item_of(args, shape, tile, index)); });
+      [&](int64 index) {
+        const int64 next = index + block_num();
+        cast.compute(item_of(args, shape, tile, index),
+                     next < items ? item_of(args, shape, tile, next) : Item{});
+      });
   barrier_all();
 }
 

@@ -125,6 +125,71 @@ TILEKERNELS_VF void make_e2m1(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32
   }
 }
 
+// FP4 codes of a row of bf16 and, in between, what group_max finds of the next one, which keeps
+// both the issue slots and the arithmetic unit at work.
+template <int32 kGroup>
+TILEKERNELS_VF void make_e2m1_and_max(Ub<uint8> out, Ub<uint8> x, Ub<float> inverses,
+                                      Ub<uint16> amax, Ub<uint16> next, uint32 cols) {
+  static_assert(kGroup == 16 || kGroup == 32);
+  constexpr bool kSingle = kGroup == 16;
+  constexpr int32 kBlocks = kVectorBytes / kBlockBytes;
+  const Mask all = pset<float>();
+  const Mask halves = pset<uint8>();
+  Reg<float> factor_a;
+  Reg<float> factor_b;
+  Reg<uint32> kept;
+  Reg<uint16> zero;
+  Reg<uint16> abs;
+  vdup(zero, uint16{0}, halves);
+  vdup(abs, uint16{0x7FFF}, halves);
+  const auto encode = static_cast<uint16>(1);
+  const auto whole = static_cast<uint16>(cols / (2 * kPair));
+  for (uint16 i = 0; i < whole; ++i) {
+    for (int32 k = 0; k < 2; ++k) {
+      const int32 turn = 2 * i + k;
+      vlds<Dist::kE2b>(factor_a, inverses + turn * 16);
+      vlds<Dist::kE2b>(factor_b, inverses + (turn * 16 + 8));
+      make_e2m1_pairs<kDTypeBF16, false>(out + turn * kF32Lanes, 0, x + turn * kVectorBytes, 0,
+                                         encode, factor_a, factor_b, kept, all, all, all, zero,
+                                         halves);
+      if constexpr (kSingle) {
+        block_cells<uint16, true>(amax + turn * kBlocks, next + turn * kPair, abs, halves, halves,
+                                  halves);
+      }
+    }
+    if constexpr (!kSingle) {
+      block_cells<uint16, false>(amax + i * kBlocks, next + i * 2 * kPair, abs, halves, halves,
+                                 halves);
+    }
+  }
+  uint32 left = cols - whole * static_cast<uint32>(2 * kPair);
+  const uint32 left_of_next = left;
+  const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
+  for (auto turn = static_cast<uint16>(2 * whole); turn < turns; ++turn) {
+    const Mask valid = prefix<uint32>(left / 2);
+    const Mask valid_next = prefix<uint16>(left);
+    const Mask valid_a = plt<float>(left);
+    const Mask valid_b = plt<float>(left);
+    vlds<Dist::kE2b>(factor_a, inverses + turn * 16);
+    vlds<Dist::kE2b>(factor_b, inverses + (turn * 16 + 8));
+    make_e2m1_pairs<kDTypeBF16, false>(out + turn * kF32Lanes, 0, x + turn * kVectorBytes, 0,
+                                       encode, factor_a, factor_b, kept, valid_a, valid_b, valid,
+                                       zero, halves);
+    if constexpr (kSingle) {
+      block_cells<uint16, true>(amax + turn * kBlocks, next + turn * kPair, abs, valid_next, halves,
+                                halves);
+    }
+  }
+  if constexpr (!kSingle) {
+    const Mask even = prefix<uint16>((left_of_next + 1) / 2);
+    const Mask odd = prefix<uint16>(left_of_next / 2);
+    const auto has_rest = static_cast<uint16>(left_of_next > 0 ? whole + 1 : whole);
+    for (uint16 i = whole; i < has_rest; ++i) {
+      block_cells<uint16, false>(amax + i * kBlocks, next + i * 2 * kPair, abs, even, odd, halves);
+    }
+  }
+}
+
 // The same of bf16 rows under powers of two. `inverses` holds one every 16 columns, as bf16.
 TILEKERNELS_VF void make_e2m1_pow2(Ub<uint8> out, int32 out_pitch, Ub<uint8> x, int32 pitch,
                                    uint16 rows, Ub<uint16> inverses, uint32 cols) {

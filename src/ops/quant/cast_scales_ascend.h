@@ -7,8 +7,9 @@ namespace tilekernels::ascend::cast_kernel {
 
 // From the groups' maxima (the element type's absolute bits) to what is stored (`words`, one
 // uint32 a group), to inverses and to `marks`: of e4m3, what the codes of bad groups are, else 0;
-// of e2m1 and fp32 maxima, 0 for bad groups, else ones. Lanes beyond `count` store 0.
-template <int32 kSfKind, bool kIsE2M1, int32 kDType>
+// of e2m1 and fp32 maxima, 0 for bad groups, else ones. Lanes beyond `count` store 0. Every inverse
+// is stored kTimes times.
+template <int32 kSfKind, bool kIsE2M1, int32 kDType, int32 kTimes = 1>
 TILEKERNELS_VF void make_scales(Ub<uint32> words, Ub<float> inverses, Ub<uint32> marks,
                                 Ub<uint8> amax, uint32 count, float amax_clamp) {
   constexpr float kMax = numerics::max_magnitude(kIsE2M1);
@@ -75,12 +76,83 @@ TILEKERNELS_VF void make_scales(Ub<uint32> words, Ub<float> inverses, Ub<uint32>
     vsts(words + i * kF32Lanes, sf, all);
     vdup(special, kScaleNanBits, all);
     vsel(as<uint32>(inverse), special, as<uint32>(inverse), is_bad);
-    vsts(inverses + i * kF32Lanes, inverse, all);
+    store_repeated<kTimes>(as_ub<uint32>(inverses + i * kTimes * kF32Lanes), as<uint32>(inverse),
+                           all);
     if constexpr (!kIsE2M1 || kDType == kDTypeF32) {
       vdup(sf, kIsE2M1 ? ~0u : 0u, all);
       vdup(special, kIsE2M1 ? 0u : kNanCodes, all);
       vsel(sf, special, sf, is_bad);
       vsts(marks + i * kF32Lanes, sf, all);
+    }
+  }
+}
+
+// The inverses of all e4m3 scaling factors, by their code; NaN for NaN.
+TILEKERNELS_VF void make_inverse_table(Ub<float> table) {
+  const Mask all = pset<float>();
+  Reg<int32> code;
+  Reg<float> value;
+  Reg<float> one;
+  vdup(one, 1.0f, all);
+  for (uint16 i = 0; i < 2; ++i) {
+    vci(code, 0);
+    vadds(code, code, i * kF32Lanes, all);
+    vcvt<0, Round::kNone, Saturate::kNo>(value, as<E4M3>(code), pset<uint8>());
+    vdiv<Precision::kExact>(value, one, value, all);
+    vsts(table + i * kF32Lanes, value, all);
+  }
+}
+
+// make_scales for FP4 codes of bf16 under e4m3 scaling factors, which go to `words` or to `bytes`;
+// inverses come from `table` and are stored twice, one every 8 columns. Of bf16 maxima the product
+// with 1/6, though itself not the quotient, rounds to the same e4m3. Larger maxima have no smaller
+// scaling factors, so that of the clamp is a lower bound of theirs.
+TILEKERNELS_VF void make_e4m3_scales(Ub<uint32> words, Ub<uint8> bytes, uint16 as_words,
+                                     uint16 as_bytes, Ub<uint32> inverses, Ub<uint16> amax,
+                                     Ub<float> table, uint16 code_of_clamp, uint32 count) {
+  constexpr int32 kLanes = Reg<uint16>::kLanes;
+  constexpr float kSixth = 1.0f / numerics::kE2M1Max;
+  const Mask all = pset<uint8>();
+  Reg<uint32> upper;
+  Reg<uint16> zero;
+  Reg<uint16> nan;
+  vdup(upper, 0xFFFF0000u, all);
+  vdup(zero, uint16{0}, all);
+  vdup(nan, uint16{0x7F}, all);
+  const auto turns = static_cast<uint16>((count + kLanes - 1) / kLanes);
+  for (uint16 i = 0; i < turns; ++i) {
+    const auto has_second = static_cast<uint16>(count > static_cast<uint32>(kF32Lanes) ? 1 : 0);
+    const Mask valid = plt<uint16>(count);
+    Reg<uint16> a;
+    Reg<float> value;
+    Reg<uint16> code;
+    Reg<uint32> index;
+    Reg<uint32> second;
+    Mask is_bad;
+    vlds(a, amax + i * kLanes);
+    vcmps<Cmp::kGe>(is_bad, a, uint16{0x7F80}, valid);
+    vshls(as<uint32>(value), as<uint32>(a), 16, all);
+    vmuls(value, value, kSixth, all);
+    vcvt<0, Round::kRint, Saturate::kYes>(as<E4M3>(code), value, all);
+    vand(as<uint32>(value), as<uint32>(a), upper, all);
+    vmuls(value, value, kSixth, all);
+    vcvt<2, Round::kRint, Saturate::kYes>(as<E4M3>(value), value, all);
+    vor(code, code, as<uint16>(value), valid);
+    vmaxs(code, code, code_of_clamp, valid);
+    vsel(code, nan, code, is_bad);
+    vintlv(as<uint16>(index), as<uint16>(second), code, zero);
+    for (uint16 once = 0; once < as_bytes; ++once) {
+      vsts_pack<StoreDist::kPack>(bytes + i * kLanes, code, all);
+    }
+    for (uint16 once = 0; once < as_words; ++once) {
+      vsts(words + i * kLanes, index, all);
+      vsts(words + (i * kLanes + kF32Lanes), second, all);
+    }
+    vgather(value, table, index, all);
+    store_repeated<2>(inverses + 2 * i * kLanes, as<uint32>(value), all);
+    for (uint16 once = 0; once < has_second; ++once) {
+      vgather(value, table, second, all);
+      store_repeated<2>(inverses + (2 * i + 1) * kLanes, as<uint32>(value), all);
     }
   }
 }

@@ -11,6 +11,7 @@ using numerics::kDTypeE2M1x2;
 using numerics::kDTypeE4M3;
 using numerics::kDTypeF16;
 using numerics::kDTypeF32;
+using numerics::kE2M1Max;
 using numerics::kSfE4M3;
 using numerics::kSfF32;
 
@@ -22,6 +23,7 @@ struct Tile {
 };
 
 constexpr int64 kSlotTail = 512;           // what loads of pairs of registers may read past a row
+constexpr int64 kTableBytes = 512;         // of what is known of every e4m3 code
 constexpr uint32 kNanCodes = 0x7F7F7F7Fu;  // e4m3 codes of bad groups
 
 constexpr int64 ub_slot(int64 bytes, int64 tail = kVectorBytes) {
@@ -92,7 +94,7 @@ constexpr int64 ub_bytes(const CastShape& shape, int64 stages, int64 span, int64
   bytes += 3 * ub_slot(cell_bytes(s), kSlotTail);
   // Words, bytes, inverses, marks, given table
   bytes += 5 * ub_slot(4 * s.groups, kSlotTail);
-  bytes += ub_slot(4 * s.entries) + ub_slot(4 * s.marks);
+  bytes += ub_slot(4 * s.entries) + ub_slot(4 * s.marks) + ub_slot(kTableBytes);
   // Tables of x's scaling factors; by cell these, factors and marks
   if (quantized) bytes += ub_slot(s.tables * s.table_pitch) + 3 * ub_slot(cell_bytes(s));
   return bytes;

@@ -16,6 +16,21 @@ TILEKERNELS_CALLEE void fuse_factor(Reg<float>& f, const Reg<float>& sf, const R
   vsel(f, most, f, is_more);
 }
 
+// All e4m3 codes as bf16.
+TILEKERNELS_VF void make_value_table(Ub<uint16> table) {
+  const Mask all = pset<float>();
+  Reg<int32> code;
+  Reg<float> value;
+  Reg<BF16> half;
+  for (uint16 i = 0; i < 4; ++i) {
+    vci(code, 0);
+    vadds(code, code, i * kF32Lanes, all);
+    vcvt<0, Round::kNone, Saturate::kNo>(value, as<E4M3>(code), pset<uint8>());
+    vcvt<0, Round::kRint, Saturate::kNo>(half, value, all);
+    vsts_pack<StoreDist::kPack>(table + i * kF32Lanes, as<uint32>(half), all);
+  }
+}
+
 // ------------------------------ scaling factors that change at multiples of 16 columns
 
 // Codes of 128 columns without their sign: those of e4m3, or the bits of the values as bf16.
@@ -32,6 +47,20 @@ TILEKERNELS_CALLEE void load_magnitudes(Reg<uint16>& code, Ub<uint8> from, const
   vand(code, code, abs, valid);
 }
 
+template <int32 kDType>
+TILEKERNELS_CALLEE void cells_of_rows(Ub<uint16> cells, Ub<uint8> x, int32 pitch, uint16 rows,
+                                      const Reg<uint16>& abs, const Mask& valid, const Mask& all) {
+  Reg<uint16> largest;
+  load_magnitudes<kDType>(largest, x, abs, valid);
+  for (uint16 row = 1; row < rows; ++row) {
+    Reg<uint16> code;
+    load_magnitudes<kDType>(code, x + row * pitch, abs, valid);
+    vmax(largest, largest, code, all);
+  }
+  vcgmax(largest, largest, all);
+  vstu(cells, largest, kPair / 16);
+}
+
 // The largest magnitude of a code orders as that of its value does, under whatever factor. So a
 // cell of 16 columns needs one.
 template <int32 kDType>
@@ -41,19 +70,15 @@ TILEKERNELS_VF void code_max(Ub<uint16> cells, Ub<uint8> x, int32 pitch, uint16 
   constexpr int32 kStepBytes = static_cast<int32>(bytes_of(kDType, kPair));
   const Mask all = pset<uint16>();
   Reg<uint16> abs;
-  Reg<uint16> largest;
   vdup(abs, kAbs, all);
+  const auto whole = static_cast<uint16>(cols / kPair);
   const auto turns = static_cast<uint16>((cols + kPair - 1) / kPair);
-  for (uint16 i = 0; i < turns; ++i) {
-    const Mask valid = plt<uint16>(cols);
-    load_magnitudes<kDType>(largest, x + i * kStepBytes, abs, valid);
-    for (uint16 row = 1; row < rows; ++row) {
-      Reg<uint16> code;
-      load_magnitudes<kDType>(code, x + (row * pitch + i * kStepBytes), abs, valid);
-      vmax(largest, largest, code, all);
-    }
-    vcgmax(largest, largest, all);
-    vstu(cells + i * kCells, largest, kCells);
+  for (uint16 i = 0; i < whole; ++i) {
+    cells_of_rows<kDType>(cells + i * kCells, x + i * kStepBytes, pitch, rows, abs, all, all);
+  }
+  const Mask valid = prefix<uint16>(cols - whole * static_cast<uint32>(kPair));
+  for (uint16 i = whole; i < turns; ++i) {
+    cells_of_rows<kDType>(cells + i * kCells, x + i * kStepBytes, pitch, rows, abs, valid, all);
   }
 }
 

@@ -217,6 +217,8 @@ template <int32 kTimes>
 TILEKERNELS_CALLEE void store_repeated(Ub<uint32> out, const Reg<uint32>& value, const Mask& all) {
   if constexpr (kTimes == 1) {
     vsts(out, value, all);
+  } else if constexpr (kTimes == 2) {
+    vst_intlv(out, value, value);
   } else {
     Reg<uint32> low;
     Reg<uint32> high;
@@ -309,6 +311,26 @@ TILEKERNELS_VF void cell_max(Ub<uint32> amax, Ub<uint32> cells, Ub<uint32> a, Ub
   }
 }
 
+// One turn of the maxima of a row's cells: 8 cells of one block of the row each, or of two, whose
+// neighbours' larger ones are taken first.
+template <class T, bool kSingle>
+TILEKERNELS_CALLEE void block_cells(Ub<T> cells, Ub<T> row, const Reg<T>& abs, const Mask& valid,
+                                    const Mask& valid_odd, const Mask& all) {
+  Reg<T> value;
+  if constexpr (kSingle) {
+    vlds(value, row);
+    vand(value, value, abs, valid);
+  } else {
+    Reg<T> odd;
+    vld_deintlv(value, odd, row);
+    vand(value, value, abs, valid);
+    vand(odd, odd, abs, valid_odd);
+    vmax(value, value, odd, all);
+  }
+  vcgmax(value, value, all);
+  vstu(cells, value, kVectorBytes / kBlockBytes);
+}
+
 /// The maximum of the absolute bits of every kGroup columns of a row. `cells` is scratch: two
 /// entries a group.
 template <class T, int32 kGroup>
@@ -347,7 +369,6 @@ TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, uint32 cols) {
       vst_first(amax + g, largest);
     }
   } else {
-    // Cells are blocks, each of one or, its neighbours' larger ones taken first, two of the row.
     constexpr int32 kBlocks = kVectorBytes / kBlockBytes;
     constexpr bool kSingle = kGroup * sizeof(T) == kBlockBytes;
     constexpr int32 kStep = kSingle ? kLanes : 2 * kLanes;
@@ -357,40 +378,13 @@ TILEKERNELS_VF void group_max(Ub<T> amax, Ub<T> row, Ub<T> cells, uint32 cols) {
     const auto whole = static_cast<uint16>(cols / kStep);
     const auto turns = static_cast<uint16>((cols + kStep - 1) / kStep);
     const uint32 left = cols - whole * static_cast<uint32>(kStep);
-    if constexpr (kSingle) {
-      for (uint16 i = 0; i < whole; ++i) {
-        vlds(value, row + i * kStep);
-        vand(value, value, abs, all);
-        vcgmax(value, value, all);
-        vstu(to + i * kBlocks, value, kBlocks);
-      }
-      const Mask rest = prefix<T>(left);
-      for (auto i = whole; i < turns; ++i) {
-        vlds(value, row + i * kStep);
-        vand(value, value, abs, rest);
-        vcgmax(value, value, all);
-        vstu(to + i * kBlocks, value, kBlocks);
-      }
-    } else {
-      Reg<T> odd;
-      for (uint16 i = 0; i < whole; ++i) {
-        vld_deintlv(value, odd, row + i * kStep);
-        vand(value, value, abs, all);
-        vand(odd, odd, abs, all);
-        vmax(value, value, odd, all);
-        vcgmax(value, value, all);
-        vstu(to + i * kBlocks, value, kBlocks);
-      }
-      const Mask rest_even = prefix<T>((left + 1) / 2);
-      const Mask rest_odd = prefix<T>(left / 2);
-      for (auto i = whole; i < turns; ++i) {
-        vld_deintlv(value, odd, row + i * kStep);
-        vand(value, value, abs, rest_even);
-        vand(odd, odd, abs, rest_odd);
-        vmax(value, value, odd, all);
-        vcgmax(value, value, all);
-        vstu(to + i * kBlocks, value, kBlocks);
-      }
+    for (uint16 i = 0; i < whole; ++i) {
+      block_cells<T, kSingle>(to + i * kBlocks, row + i * kStep, abs, all, all, all);
+    }
+    const Mask rest = prefix<T>(kSingle ? left : (left + 1) / 2);
+    const Mask rest_odd = prefix<T>(left / 2);
+    for (auto i = whole; i < turns; ++i) {
+      block_cells<T, kSingle>(to + i * kBlocks, row + i * kStep, abs, rest, rest_odd, all);
     }
     if constexpr (kCells == 2) {
       mem_bar<Bar::kVstVld>();

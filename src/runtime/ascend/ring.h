@@ -43,6 +43,13 @@ class Ring {
     lock<kSecond>(mutex_ + emptying_);
     return slots_[emptying_];
   }
+  /// The slot after it, for a second pipe that works on two: `emptied` then leaves it locked, as
+  /// the oldest.
+  TILEKERNELS_CORE Ub<T> empty_next() {
+    const int32 next = emptying_ + 1 == depth_ ? 0 : emptying_ + 1;
+    lock<kSecond>(mutex_ + next);
+    return slots_[next];
+  }
   TILEKERNELS_CORE void emptied() {
     unlock<kSecond>(mutex_ + emptying_);
     emptying_ = emptying_ + 1 == depth_ ? 0 : emptying_ + 1;

@@ -55,6 +55,8 @@ Cycles cycles_of(Inst inst, Lane lane) {
     case Inst::kVintlv:
     case Inst::kVdintlv:
       return {1.0, 1.0};
+    case Inst::kVstIntlv:
+      return {2.0, 0.0};  // 512 bytes, 256 a cycle
     case Inst::kVgather:
     case Inst::kVscatter:
       return {2.0, 0.0};  // 32 lanes of 4 bytes a cycle, 64 of 2
@@ -70,7 +72,6 @@ Cycles cycles_of(Inst inst, Lane lane) {
     case Inst::kVldu:
     case Inst::kVsts:
     case Inst::kVstFirst:
-    case Inst::kVstIntlv:
     case Inst::kVstu:
     case Inst::kVstur:
     case Inst::kMemBar:
