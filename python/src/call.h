@@ -20,6 +20,8 @@ class PyCall {
   PyCall(const char* op, const void* arguments, int count, void* result)
       : op_(op), next_(arguments), left_(count), result_(result) {}
 
+  /// Arguments not taken yet.
+  int left() const { return left_; }
   /// Two arguments: a DLPack tensor and the number of its `DType`. DLPack's own dtype is not
   /// looked at, since the narrow formats cross as bytes.
   TensorView tensor();

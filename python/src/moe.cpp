@@ -1,6 +1,9 @@
 // Registers the ops of tilekernels/moe.h.
 #include "tilekernels/moe.h"
 
+#include <string>
+#include <vector>
+
 #include "call.h"
 
 namespace tilekernels::python {
@@ -154,6 +157,165 @@ const OpRegistration kReduceFused[] = {
     TILEKERNELS_REDUCE(0), TILEKERNELS_REDUCE(1), TILEKERNELS_REDUCE(2), TILEKERNELS_REDUCE(3),
     TILEKERNELS_REDUCE(4), TILEKERNELS_REDUCE(5), TILEKERNELS_REDUCE(6), TILEKERNELS_REDUCE(7)};
 #undef TILEKERNELS_REDUCE
+
+// ------------------------------ the gates
+
+// A gate takes its arrays first, those that always go in and then the optional ones that are there;
+// which ones says the bit set that opens its parameters.
+template <class T>
+using Optionals = std::vector<std::optional<T>>;
+
+template <class T>
+Optionals<T> spread(const std::vector<T>& arrays, size_t first, int given, size_t count) {
+  Optionals<T> optionals(count);
+  for (size_t bit = 0; bit < count; ++bit) {
+    if (given >> bit & 1) optionals[bit] = arrays.at(first++);
+  }
+  return optionals;
+}
+
+std::vector<TensorSpec> take_specs(PyCall& call, int num_parameters) {
+  std::vector<TensorSpec> specs;
+  while (call.left() > num_parameters) specs.push_back(call.spec());
+  return specs;
+}
+
+std::vector<TensorView> take_tensors(PyCall& call, int num_parameters) {
+  std::vector<TensorView> tensors;
+  while (call.left() > num_parameters) tensors.push_back(call.tensor());
+  return tensors;
+}
+
+ScoringFunc scoring_func_of(PyCall& call) {
+  const std::string name = call.text();
+  if (name == "sqrtsoftplus") return ScoringFunc::kSqrtSoftplus;
+  if (name == "sigmoid") return ScoringFunc::kSigmoid;
+  if (name == "softmax") return ScoringFunc::kSoftmax;
+  call.refuse("scoring_func", "must be 'sqrtsoftplus', 'sigmoid' or 'softmax'", "'" + name + "'");
+}
+
+// The bits of moe_topk_gate_forward; the saved scores are among the arrays that go in.
+enum GateBit {
+  kMask,
+  kBias,
+  kImageBias,
+  kImageTokenMask,
+  kFixRoutingMask,
+  kToPhysicalMap,
+  kLogicalCount,
+  kUnmappedTopkIdx,
+  kForceRandom,
+  kScores,
+  kNumGateBits
+};
+constexpr int kNumGateParameters = 10;
+
+template <class Inputs, class T>
+Inputs gate_inputs(const Optionals<T>& given) {
+  return {
+      given[kMask],           given[kBias],          given[kImageBias],    given[kImageTokenMask],
+      given[kFixRoutingMask], given[kToPhysicalMap], given[kLogicalCount], given[kUnmappedTopkIdx],
+      given[kForceRandom]};
+}
+
+struct GateParameters {
+  int given;
+  int num_topk;
+  MoeTopkGateOptions options;
+};
+
+GateParameters take_gate_parameters(PyCall& call) {
+  GateParameters parameters{};
+  parameters.given = call.integer("given");
+  parameters.num_topk = call.integer("num_topk");
+  MoeTopkGateOptions& options = parameters.options;
+  options.use_shared_as_routed = call.flag();
+  options.num_shared_experts = call.integer("num_shared_experts");
+  options.routed_scaling_factor = static_cast<float>(call.number());
+  options.ep_rank = call.integer("ep_rank");
+  options.scoring_func = scoring_func_of(call);
+  options.norm_topk_prob = call.flag();
+  options.num_groups = call.integer("num_groups");
+  options.num_topk_groups = call.integer("num_topk_groups");
+  options.save_scores = parameters.given >> kScores & 1;
+  return parameters;
+}
+
+const OpRegistration kMoeTopkGate(
+    "moe_topk_gate", "moe_topk_gate",
+    [](PyCall& call) {
+      const std::vector<TensorSpec> arrays = take_specs(call, kNumGateParameters);
+      const GateParameters parameters = take_gate_parameters(call);
+      const Optionals<TensorSpec> given = spread(arrays, 1, parameters.given, kNumGateBits);
+      const RoutingSpec routing =
+          moe_topk_gate_forward_spec(arrays.at(0), parameters.num_topk, parameters.options,
+                                     gate_inputs<MoeTopkGateInputSpecs>(given));
+      call.give({routing.topk_idx, routing.topk_weights});
+    },
+    [](PyCall& call) {
+      RoutingView out{call.tensor(), call.tensor()};
+      const std::vector<TensorView> arrays = take_tensors(call, kNumGateParameters + 1);
+      const GateParameters parameters = take_gate_parameters(call);
+      const Optionals<TensorView> given = spread(arrays, 1, parameters.given, kNumGateBits);
+      out.scores = given[kScores];
+      moe_topk_gate_forward_out(out, arrays.at(0), parameters.num_topk, parameters.options,
+                                gate_inputs<MoeTopkGateInputs>(given),
+                                call.options(arrays[0].device));
+    });
+
+// The bits of top2_sum_gate.
+enum Top2Bit { kTop2Mask, kTop2Fix, kTop2Map, kTop2Count, kTop2Unmapped, kNumTop2Bits };
+constexpr int kNumTop2Parameters = 12;
+
+template <class Inputs, class T>
+Inputs top2_inputs(const Optionals<T>& given) {
+  return {given[kTop2Mask], given[kTop2Fix], given[kTop2Map], given[kTop2Count],
+          given[kTop2Unmapped]};
+}
+
+struct Top2Parameters {
+  int given;
+  int num_topk;
+  Top2SumGateOptions options;
+};
+
+Top2Parameters take_top2_parameters(PyCall& call) {
+  Top2Parameters parameters{};
+  parameters.given = call.integer("given");
+  parameters.num_topk = call.integer("num_topk");
+  Top2SumGateOptions& options = parameters.options;
+  options.num_topk_groups = call.integer("num_topk_groups");
+  options.num_groups = call.integer("num_groups");
+  options.use_shared_as_routed = call.flag();
+  options.num_shared_experts = call.integer("num_shared_experts");
+  options.routed_scaling_factor = static_cast<float>(call.number());
+  options.ep_rank = call.integer("ep_rank");
+  options.num_ep_ranks = call.integer("num_ep_ranks");
+  options.tp_rank = call.integer("tp_rank");
+  options.num_tp_ranks = call.integer("num_tp_ranks");
+  options.scoring_func = scoring_func_of(call);
+  return parameters;
+}
+
+const OpRegistration kTop2SumGate(
+    "top2_sum_gate", "top2_sum_gate",
+    [](PyCall& call) {
+      const std::vector<TensorSpec> arrays = take_specs(call, kNumTop2Parameters);
+      const Top2Parameters parameters = take_top2_parameters(call);
+      const Optionals<TensorSpec> given = spread(arrays, 2, parameters.given, kNumTop2Bits);
+      const RoutingSpec routing =
+          top2_sum_gate_spec(arrays.at(0), arrays.at(1), parameters.num_topk, parameters.options,
+                             top2_inputs<Top2SumGateInputSpecs>(given));
+      call.give({routing.topk_idx, routing.topk_weights});
+    },
+    [](PyCall& call) {
+      const RoutingView out{call.tensor(), call.tensor()};
+      const std::vector<TensorView> arrays = take_tensors(call, kNumTop2Parameters + 1);
+      const Top2Parameters parameters = take_top2_parameters(call);
+      const Optionals<TensorView> given = spread(arrays, 2, parameters.given, kNumTop2Bits);
+      top2_sum_gate_out(out, arrays.at(0), arrays.at(1), parameters.num_topk, parameters.options,
+                        top2_inputs<Top2SumGateInputs>(given), call.options(arrays[0].device));
+    });
 
 }  // namespace
 }  // namespace tilekernels::python

@@ -132,9 +132,36 @@ def test_fused(name):
     assert tensors and set(tensors) <= set(FUSED[name])
 
 
-@pytest.mark.parametrize("name", [name for name in ops("moe.h") if name not in FUSED])
+# Their arguments beside the tensors stand in structs.
+GATES = ("moe_topk_gate_forward", "moe_topk_gate", "top2_sum_gate")
+
+
+@pytest.mark.parametrize("name", [name for name in ops("moe.h")
+                                  if name not in (*FUSED, *GATES)])
 def test_moe(name):
     check(name, getattr(moe, name), ops("moe.h")[name])
+
+
+def fields(header: str, struct: str) -> list:
+    text = re.sub(r"//[^\n]*", "", (HEADERS / header).read_text())
+    body = re.search(rf"struct {struct} \{{(.*?)\n\}};", text, re.DOTALL).group(1)
+    return re.findall(r"(\w+)(?: = [^;]*)?;", body)
+
+
+@pytest.mark.parametrize("name,options,inputs,python_only,cpp_only", [
+    ("moe_topk_gate_forward", "MoeTopkGateOptions", "MoeTopkGateInputs", {"out", "scores"},
+     {"save_scores"}),
+    ("moe_topk_gate", "MoeTopkGateOptions", "MoeTopkGateInputs", {"out", "scores"},
+     {"save_scores"}),
+    ("top2_sum_gate", "Top2SumGateOptions", "Top2SumGateInputs", set(), set()),
+])
+def test_gates(name, options, inputs, python_only, cpp_only):
+    arguments = [argument for kind, argument, _ in ops("moe.h")[name]
+                 if argument not in ("options", "inputs", "call")]
+    expected = {*arguments, *fields("moe.h", options), *fields("moe.h", inputs)} - cpp_only
+    got = inspect.signature(getattr(moe, name)).parameters
+    assert set(got) == expected | python_only | {"backend"}
+    assert len(fields("moe.h", inputs)) == len(fields("moe.h", inputs[:-1] + "Specs"))
 
 
 # The place of the arguments that Python alone has, and of x_block_size, is the reference package's.

@@ -6,6 +6,7 @@ import numpy
 import pytest
 from conftest import same_bytes
 
+import tilekernels
 from tilekernels import moe
 
 
@@ -33,3 +34,130 @@ def test_normalize_weight_refuses(backend):
         moe.normalize_weight(numpy.ones((2, 33), numpy.float32), backend=backend)
     with pytest.raises(ValueError, match=r"^\[normalize_weight\] topk_weights .*contiguous"):
         moe.normalize_weight(numpy.ones((8, 2), numpy.float32).T, backend=backend)
+
+
+def routed(scores: numpy.ndarray, ranked: numpy.ndarray, num_topk: int) -> tuple:
+    """Ids and unscaled weights in double, from scores and what selection sees."""
+    topk_idx = numpy.argsort(-ranked, axis=1, kind="stable")[:, :num_topk]
+    chosen = numpy.take_along_axis(scores, topk_idx, axis=1)
+    return topk_idx, chosen / chosen.sum(axis=1, keepdims=True)
+
+
+def scores_of(scoring_func: str, logits: numpy.ndarray) -> numpy.ndarray:
+    wide = logits.astype(numpy.float64)
+    if scoring_func == "sqrtsoftplus":
+        return numpy.sqrt(numpy.logaddexp(0, wide))
+    if scoring_func == "sigmoid":
+        return 1 / (1 + numpy.exp(-wide))
+    powers = numpy.exp(wide - wide.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("scoring_func", ["sqrtsoftplus", "sigmoid", "softmax"])
+@pytest.mark.parametrize("num_experts", [8, 72, 256])
+def test_moe_topk_gate(scoring_func, num_experts, backend):
+    rng = numpy.random.default_rng(num_experts)
+    logits = rng.standard_normal((37, num_experts), numpy.float32)
+    bias = rng.standard_normal(num_experts, numpy.float32)
+    saved = numpy.empty_like(logits)
+    unmapped = numpy.full((37, 6), 99, numpy.int64)
+    topk_idx, topk_weights = moe.moe_topk_gate_forward(
+        logits, 6, routed_scaling_factor=2.5, scoring_func=scoring_func, bias=bias,
+        unmapped_topk_idx=unmapped, scores=saved, backend=backend)
+    scores = scores_of(scoring_func, logits)
+    ranked = (logits if scoring_func == "softmax" else scores) + bias
+    expected_idx, expected_weights = routed(scores, ranked, 6)
+    numpy.testing.assert_array_equal(topk_idx, expected_idx)
+    numpy.testing.assert_array_equal(unmapped, expected_idx)
+    numpy.testing.assert_allclose(topk_weights, 2.5 * expected_weights, rtol=2e-6)
+    numpy.testing.assert_allclose(saved, scores, rtol=2e-6)
+    assert topk_idx.dtype == numpy.int64 and topk_weights.dtype == numpy.float32
+
+
+def test_moe_topk_gate_of_groups_and_without_normalisation(backend):
+    rng = numpy.random.default_rng(1)
+    logits = rng.standard_normal((29, 64), numpy.float32)
+    bias = rng.standard_normal(64, numpy.float32)
+    topk_idx, topk_weights = moe.moe_topk_gate(
+        logits, 8, scoring_func="sigmoid", bias=bias, norm_topk_prob=False, num_groups=8,
+        num_topk_groups=3, backend=backend)
+    scores = scores_of("sigmoid", logits)
+    grouped = (scores + bias).reshape(29, 8, 8)
+    sums = numpy.sort(grouped, axis=2)[:, :, -2:].sum(axis=2)
+    best = numpy.argsort(-sums, axis=1, kind="stable")[:, :3]
+    ranked = numpy.full_like(grouped, -numpy.inf)
+    for row, groups in enumerate(best):
+        ranked[row, groups] = grouped[row, groups]
+    expected_idx, _ = routed(scores, ranked.reshape(29, 64), 8)
+    numpy.testing.assert_array_equal(topk_idx, expected_idx)
+    numpy.testing.assert_allclose(
+        topk_weights, numpy.take_along_axis(scores, expected_idx, axis=1), rtol=1e-6)
+
+
+def test_moe_topk_gate_masks_fixes_and_maps(backend):
+    logits = numpy.zeros((4, 4), numpy.float32)
+    mask = numpy.array([True, False, True, True])
+    fixed = numpy.array([False, False, True, False])
+    unmapped = numpy.array([[7, 7], [7, 7], [3, 1], [7, 7]])
+    to_physical_map = numpy.arange(10, dtype=numpy.int32).reshape(5, 2)
+    logical_count = numpy.array([2, 1, 1, 1, 1], numpy.int32)
+    out = numpy.empty((4, 3), numpy.int64), numpy.empty((4, 3), numpy.float32)
+    topk_idx, topk_weights = moe.moe_topk_gate_forward(
+        logits, 2, True, 1, 2.0, 1, mask=mask, fix_routing_mask=fixed, unmapped_topk_idx=unmapped,
+        to_physical_map=to_physical_map, logical_count=logical_count, out=out, backend=backend)
+    assert topk_idx is out[0] and topk_weights is out[1]
+    # Token t takes copy (1 + 23333 t) mod 2 of expert 0.
+    numpy.testing.assert_array_equal(topk_idx, [[1, 2, 8], [-1, -1, -1], [6, 2, 8], [0, 2, 8]])
+    numpy.testing.assert_array_equal(topk_weights, [[1, 1, 1], [0, 0, 0], [1, 1, 1], [1, 1, 1]])
+    numpy.testing.assert_array_equal(unmapped, [[0, 1], [-1, -1], [3, 1], [0, 1]])
+
+
+def test_moe_topk_gate_draws_distinct_experts(backend):
+    logits = numpy.full((50, 16), numpy.nan, numpy.float32)
+    draws = [moe.moe_topk_gate(logits, 8, ep_rank=rank, force_random=numpy.ones(50, bool),
+                               backend=backend)[0] for rank in (0, 0, 1)]
+    numpy.testing.assert_array_equal(draws[0], draws[1])
+    assert (draws[0] != draws[2]).any()
+    assert all(len(set(row)) == 8 for row in draws[0].tolist())
+    assert draws[0].min() >= 0 and draws[0].max() < 16
+
+
+def test_top2_sum_gate(backend):
+    rng = numpy.random.default_rng(5)
+    logits = rng.standard_normal((31, 64), numpy.float32)
+    bias = rng.standard_normal(64, numpy.float32)
+    plain, weights = moe.moe_topk_gate(logits, 6, routed_scaling_factor=1.5, scoring_func="sigmoid",
+                                       bias=bias, backend=backend)
+    for tp_rank in (0, 1):
+        masked, same_weights = moe.top2_sum_gate(
+            logits, bias, 6, 0, 0, False, 0, 1.5, 0, 4, tp_rank, 2, "sigmoid", backend=backend)
+        # 16 experts a rank; ranks 0 and 2 are tensor-parallel rank 0's, 1 and 3 rank 1's.
+        mine = plain // 16 % 2 == tp_rank
+        expected = numpy.where(mine, plain // 32 * 16 + plain % 16, -1)
+        numpy.testing.assert_array_equal(masked, expected)
+        same_bytes(same_weights, weights)
+
+
+def test_moe_topk_gate_refuses(backend):
+    logits = numpy.zeros((4, 16), numpy.float32)
+    with pytest.raises(ValueError, match=r"^\[moe_topk_gate\] scoring_func must be 'sqrtsoftplus', "
+                                         r"'sigmoid' or 'softmax', got 'identity'$"):
+        moe.moe_topk_gate(logits, 2, scoring_func="identity", backend=backend)
+    with pytest.raises(ValueError, match=r"unmapped_topk_idx must be writable"):
+        unmapped = numpy.zeros((4, 2), numpy.int64)
+        unmapped.flags.writeable = False
+        moe.moe_topk_gate(logits, 2, unmapped_topk_idx=unmapped, backend=backend)
+    with pytest.raises(ValueError, match=r"scores must be f32 \(4, 16\)"):
+        moe.moe_topk_gate(logits, 2, scores=numpy.zeros((4, 15), numpy.float32), backend=backend)
+    with pytest.raises(ValueError, match=r"must be given together, got image_bias alone"):
+        moe.moe_topk_gate(logits, 2, image_bias=numpy.zeros(16, numpy.float32), backend=backend)
+    with pytest.raises(ValueError, match=r"num_topk must be in 1\.\.16, got 17"):
+        moe.moe_topk_gate(logits, 17, backend=backend)
+
+
+def test_moe_topk_gate_reports_bad_logits(backend):
+    logits = numpy.zeros((4, 16), numpy.float32)
+    logits[2, 3] = numpy.inf
+    with pytest.raises(tilekernels.DataError, match="logits must be finite.*row 2"):
+        moe.moe_topk_gate(logits, 2, backend=backend)
+    moe.moe_topk_gate(logits, 2, mask=numpy.arange(4) != 2, backend=backend)

@@ -321,15 +321,17 @@ class Op:
         name: the op's name in the extension.
         op: its name in messages.
         inputs: names of the arrays that go in, and of those that come out; a name in `codes` may
-            be int8 or uint8, holding two e2m1 codes a byte.
+            be int8 or uint8, holding two e2m1 codes a byte; one in `changed` is written to as well.
         parameters: name and check (of `_arguments`) of everything else.
     """
 
     def __init__(self, name: str, op: str, inputs: Sequence[str], outputs: Sequence[str],
-                 codes: Sequence[str] = (), parameters: Sequence[tuple] = ()) -> None:
+                 codes: Sequence[str] = (), parameters: Sequence[tuple] = (),
+                 changed: Sequence[str] = ()) -> None:
         self._op = op
         self._parameters = tuple(parameters)
-        self._inputs = tuple((argument, argument in codes) for argument in inputs)
+        self._inputs = tuple((argument, argument in codes, argument in changed)
+                             for argument in inputs)
         self._outputs = tuple((argument, argument in codes) for argument in outputs)
         self._spec = _native.function(name + "_spec")
         self._out = _native.function(name + "_out")
@@ -338,7 +340,7 @@ class Op:
 
     def _infer_outputs(self, framework: Any, geometries: tuple, parameters: tuple) -> list:
         specs = [_spec_numbers(self._op, name, _Geometry(*geometry))
-                 for (name, _), geometry in zip(self._inputs, geometries)]
+                 for (name, _, _), geometry in zip(self._inputs, geometries)]
         outputs = _read_outputs(tuple(self._spec(*specs, *parameters)))
         return [framework.maker(output, geometries[0][4]) for output in outputs]
 
@@ -363,10 +365,11 @@ class Op:
         framework = _by_type.get(kind) or _framework(self._op, self._inputs[0][0], first)
         tensors: list = []
         geometries = []
-        for (name, codes), array in zip(self._inputs, arrays):
+        for (name, codes, changed), array in zip(self._inputs, arrays):
             if type(array) is not kind:
                 self._check_framework(framework, name, array)
-            tensor, geometry = framework.read(self._op, name, array, codes)
+            read = framework.read_out if changed else framework.read
+            tensor, geometry = read(self._op, name, array, codes)
             tensors += (tensor, geometry[0])
             geometries.append(geometry)
         makers = self._infer(framework, tuple(geometries), parameters)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Optional, Tuple
 
-from ._arguments import flag, integer, maybe_text
+from ._arguments import flag, integer, maybe_text, number, text
 from ._arrays import Op
 
 _topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"],
@@ -12,6 +13,47 @@ _topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"],
 
 _normalize_weight = Op("normalize_weight", "normalize_weight", ["topk_weights"],
                        ["denominator", "normalized_weights"])
+
+# The optional arrays of the gates, in the order of the extension's bits.
+_GATE_ARRAYS = ("mask", "bias", "image_bias", "image_token_mask", "fix_routing_mask",
+                "to_physical_map", "logical_count", "unmapped_topk_idx", "force_random", "scores")
+_TOP2_ARRAYS = ("mask", "fix_routing_mask", "to_physical_map", "logical_count",
+                "unmapped_topk_idx")
+_CHANGED = ("unmapped_topk_idx", "scores")
+
+
+@functools.lru_cache(maxsize=None)
+def _moe_topk_gate(given: int) -> Op:
+    arrays = [name for bit, name in enumerate(_GATE_ARRAYS) if given >> bit & 1]
+    parameters = [("given", integer), ("num_topk", integer), ("use_shared_as_routed", flag),
+                  ("num_shared_experts", integer), ("routed_scaling_factor", number),
+                  ("ep_rank", integer), ("scoring_func", text), ("norm_topk_prob", flag),
+                  ("num_groups", integer), ("num_topk_groups", integer)]
+    return Op("moe_topk_gate", "moe_topk_gate", ["logits", *arrays], ["topk_idx", "topk_weights"],
+              parameters=parameters, changed=_CHANGED)
+
+
+@functools.lru_cache(maxsize=None)
+def _top2_sum_gate(given: int) -> Op:
+    arrays = [name for bit, name in enumerate(_TOP2_ARRAYS) if given >> bit & 1]
+    parameters = [("given", integer), ("num_topk", integer), ("num_topk_groups", integer),
+                  ("num_groups", integer), ("use_shared_as_routed", flag),
+                  ("num_shared_experts", integer), ("routed_scaling_factor", number),
+                  ("ep_rank", integer), ("num_ep_ranks", integer), ("tp_rank", integer),
+                  ("num_tp_ranks", integer), ("scoring_func", text)]
+    return Op("top2_sum_gate", "top2_sum_gate", ["logits", "bias", *arrays],
+              ["topk_idx", "topk_weights"], parameters=parameters, changed=_CHANGED)
+
+
+def _given(arrays: tuple) -> Tuple[int, tuple]:
+    """The bit set of the arrays that are there, and these."""
+    bits = 0
+    there = []
+    for bit, array in enumerate(arrays):
+        if array is not None:
+            bits |= 1 << bit
+            there.append(array)
+    return bits, tuple(there)
 
 
 def topk_gate(scores: Any, num_topk: int, *, backend: Optional[str] = None) -> Any:
@@ -238,3 +280,114 @@ def reduce_fused(x: Any, topk_weights: Any, token_topk_to_pos: Any, fp8_format: 
     arrays = (x, token_topk_to_pos, *(array for array in options if array is not None))
     outputs = None if out is None else (out,)
     return _reduce_fused[given](arrays, (fp8_format == "e4m3",), backend, outputs)[0]
+
+def moe_topk_gate_forward(
+        logits: Any, num_topk: int, use_shared_as_routed: bool = False,
+        num_shared_experts: int = 0, routed_scaling_factor: float = 1.0, ep_rank: int = 0,
+        scoring_func: str = "sqrtsoftplus", mask: Any = None, bias: Any = None,
+        image_bias: Any = None, image_token_mask: Any = None, fix_routing_mask: Any = None,
+        to_physical_map: Any = None, logical_count: Any = None, unmapped_topk_idx: Any = None,
+        force_random: Any = None, out: Optional[Tuple[Any, Any]] = None, scores: Any = None, *,
+        norm_topk_prob: bool = True, num_groups: int = 0, num_topk_groups: int = 0,
+        backend: Optional[str] = None) -> Tuple[Any, Any]:
+    """Routes every token to its experts: scores of the logits, a selection by score and bias,
+    weights of the chosen scores, and where the experts lie.
+
+    DeepSeek-V3 and V3.2: scoring_func "sigmoid", num_groups = n_group, num_topk_groups =
+    topk_group, bias = e_score_correction_bias. V4: "sqrtsoftplus" without groups. Kimi K2, GLM-4.5:
+    as V3, without groups. Qwen-MoE, Mixtral, gpt-oss, DeepSeek-V2-Lite: "softmax", norm_topk_prob
+    as configured (True for Mixtral and gpt-oss).
+
+    Args:
+        logits: (num_tokens, num_experts) float32, contiguous, finite.
+        num_topk: Routed experts per token, in 1..min(num_experts, 32); with shared ones at most 32.
+        use_shared_as_routed: Append num_shared_experts (1 or 2) slots, of weight 1 and with the
+            indices from num_experts on.
+        num_shared_experts: Not looked at without use_shared_as_routed.
+        routed_scaling_factor: What the weights of routed experts are multiplied by; finite.
+        ep_rank: Chooses copies of experts, and seeds force_random.
+        scoring_func: "sqrtsoftplus", "sigmoid" or "softmax" (over all experts of the token).
+        mask: num_tokens bool; False for a padding token: ids -1, weights 0, logits not looked at.
+        bias: (num_experts,) float32, added to the scores for the selection alone. -Inf forbids an
+            expert while num_topk others are there.
+        image_bias: (num_experts,) float32, instead of bias where image_token_mask holds.
+        image_token_mask: (num_tokens,) bool; goes with image_bias.
+        fix_routing_mask: (num_tokens,) bool; True takes the experts of unmapped_topk_idx.
+        to_physical_map: (num_experts + shared, num_copies) int32: the physical experts of each.
+        logical_count: (num_experts + shared,) int32; goes with to_physical_map. Token t takes copy
+            (ep_rank + 23333 t) mod logical_count.
+        unmapped_topk_idx: (num_tokens, num_topk) int64, any row stride, written to: the routed
+            experts before the map, -1 for padding and random tokens.
+        force_random: (num_tokens,) bool; True takes random physical experts and weights, the same
+            ones at every call.
+        out: (topk_idx, topk_weights) to write to instead of new arrays.
+        scores: (num_tokens, num_experts) float32 to write the scores to, without bias; zeros for
+            padding and random tokens.
+        norm_topk_prob: Divide the weights of a token by their sum.
+        num_groups: Into how many groups of neighbours the experts fall; 0 for none.
+        num_topk_groups: How many of them, of the largest sums of their two best, take part.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        topk_idx int64 and topk_weights float32, (num_tokens, num_topk + shared), contiguous (JAX:
+        int32 unless jax_enable_x64).
+
+    Raises:
+        ValueError: Shape, dtype, stride, range or name.
+        DataError: A logit that is not finite, a bias that is NaN, a fixed expert that is none, or
+            counts or a map that cannot be, for a token that needs them. Other tokens are right; a
+            bad id is -1.
+
+    Numerics: by falling score + bias (softmax: logit + bias), equal ones by ascending index. Weight
+    = score / (tree sum of the scores + 1e-20) * routed_scaling_factor, each step rounded. Same bits
+    on every backend.
+
+    Source: TileKernels `moe_topk_gate_forward`; DeepSeek-V3 for groups.
+    """
+    given, arrays = _given((mask, bias, image_bias, image_token_mask, fix_routing_mask,
+                            to_physical_map, logical_count, unmapped_topk_idx, force_random,
+                            scores))
+    topk_idx, topk_weights = _moe_topk_gate(given)(
+        (logits, *arrays),
+        (given, num_topk, use_shared_as_routed, num_shared_experts, routed_scaling_factor, ep_rank,
+         scoring_func, norm_topk_prob, num_groups, num_topk_groups), backend, out)
+    return topk_idx, topk_weights
+
+
+moe_topk_gate = moe_topk_gate_forward
+
+
+def top2_sum_gate(
+        logits: Any, bias: Any, num_topk: int, num_topk_groups: int, num_groups: int,
+        use_shared_as_routed: bool, num_shared_experts: int, routed_scaling_factor: float,
+        ep_rank: int, num_ep_ranks: int, tp_rank: int, num_tp_ranks: int, scoring_func: str,
+        mask: Any = None, fix_routing_mask: Any = None, to_physical_map: Any = None,
+        logical_count: Any = None, unmapped_topk_idx: Any = None, *,
+        backend: Optional[str] = None) -> Tuple[Any, Any]:
+    """`moe_topk_gate_forward` with a bias always, limited to the best groups of experts, for
+    experts that tensor-parallel ranks share.
+
+    Args (the others as there):
+        num_ep_ranks: A rank holds (num_experts + num_copies - 1) // num_ep_ranks experts, at least
+            1; num_copies is 1 without a map.
+        tp_rank: This tensor-parallel rank, in 0..num_tp_ranks - 1.
+        num_tp_ranks: How many ranks share the experts of an expert-parallel rank.
+        num_shared_experts: Divides num_topk, and num_topk / num_shared_experts divides num_experts.
+
+    Returns:
+        topk_idx int64 and topk_weights float32 as there; ids of another tensor-parallel rank are
+        -1, the others count this rank's experts alone.
+
+    Raises:
+        ValueError, DataError: As there.
+
+    Source: TileKernels `top2_sum_gate` (April 2025); its sum of weights was from left to right.
+    """
+    given, arrays = _given((mask, fix_routing_mask, to_physical_map, logical_count,
+                            unmapped_topk_idx))
+    topk_idx, topk_weights = _top2_sum_gate(given)(
+        (logits, bias, *arrays),
+        (given, num_topk, num_topk_groups, num_groups, use_shared_as_routed, num_shared_experts,
+         routed_scaling_factor, ep_rank, num_ep_ranks, tp_rank, num_tp_ranks, scoring_func),
+        backend)
+    return topk_idx, topk_weights
