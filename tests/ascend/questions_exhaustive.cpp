@@ -79,10 +79,10 @@ template <int32 kRegs>
 Measured measure_regs(int32 num_experts) {
   return measure(num_experts, 8, [&](const TopkGateArgs& args, const TopkGateShape& shape) {
     prologue();
-    const Ub<int32> faults = ub_alloc<int32>("fault rows", kF32Lanes);
-    vf_call<clear_faults>("clear_faults", faults);
+    const Ub<int32> faults = alloc_faults();
     chunked_rows<kRegs>(args, shape, Tile{6}, faults);
-    report_fault(args, faults);
+    report_faults(args.fault, faults, kTopkGateId, numerics::kFaultNotFinite,
+                  [](int64 item) { return block_idx() + item * block_num(); });
     barrier_all();
   });
 }
@@ -123,7 +123,7 @@ TILEKERNELS_VF void select_row_by_two(Ub<float> scores, Ub<uint32> out, Ub<int32
       make_keys(keys[r], largest, score, valid, all);
       vci(ids[r], r * kF32Lanes);
     }
-    note_fault(faults, largest, row, all);
+    note_row(faults, largest, row, all);
   }
   Reg<int32> best;
   Reg<int32> lowest;
