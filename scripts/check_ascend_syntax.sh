@@ -2,15 +2,17 @@
 # Shows every Ascend kernel, as it is embedded, and every primitive to clang beside the vendor's
 # public headers: names, types and argument counts, nothing is compiled or run.
 #
-# Usage: scripts/check_ascend_syntax.sh STAND_INS HEADERS
+# Usage: scripts/check_ascend_syntax.sh STAND_INS HEADERS [NAME]
 #   STAND_INS  a folder with pre.h (keywords), types.h and fns.h (compiler intrinsics), own text
 #   HEADERS    a checkout of the public asc-devkit with include/ and impl/; its licence allows
 #              software for Huawei processors only, so it is no part of this project
+#   NAME       the beginning of what to check (an op, primitives, selftest); all when left out
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ $# -eq 2 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 2; }
 stand_ins=$(cd "$1" && pwd)
 sdk=$(cd "$2" && pwd)
+only=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 touch "$work/more.h"
@@ -48,13 +50,15 @@ check() {
 }
 
 total=0
-kernels=0
+checked=0
 report() {
   local errors
+  [[ "$1" == "$only"* ]] || return 0
   errors=$(check "$1")
   printf '%-24s %s errors\n' "$1" "$errors"
   [ "$errors" -eq 0 ] || grep 'error:' "$work/$1.log" | head -n 10
   total=$((total + errors))
+  checked=$((checked + 1))
 }
 for header in src/ops/*/*/ascend.h; do
   op=$(basename "$(dirname "$header")")
@@ -62,10 +66,15 @@ for header in src/ops/*/*/ascend.h; do
     "${header#src/}" "$op" >"$work/$op.h"
   embed "$op" "$work/$op.h"
   report "$op"
-  kernels=$((kernels + 1))
 done
 embed primitives "$PWD/tests/ascend/primitives.h"
 report primitives
-[ ! -e src/runtime/ascend/npu/selftest.h ] || { embed selftest "$PWD/src/runtime/ascend/npu/selftest.h"; report selftest; }
-echo "$kernels kernels and every primitive: $total errors"
+embed selftest "$PWD/src/runtime/ascend/npu/selftest.h"
+questions=$(sed -nE 's/.*kNumQuestions = ([0-9]+);/\1/p' src/runtime/ascend/npu/questions.h)
+for ((question = 0; question < questions; ++question)); do
+  { echo "#undef TILEKERNELS_SHAPE"; echo "#define TILEKERNELS_SHAPE {$question}"
+    cat "$work/selftest.cpp"; } >"$work/selftest_$question.cpp"
+  report "selftest_$question"
+done
+echo "$checked texts (kernels, every primitive, questions of the self-test): $total errors"
 [ "$total" -eq 0 ]

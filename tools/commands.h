@@ -27,5 +27,6 @@ Command bench_command(CLI::App& app);
 Command convert_command(CLI::App& app);
 Command inspect_command(CLI::App& app);
 Command cache_command(CLI::App& app);
+Command selftest_command(CLI::App& app);
 
 }  // namespace tilekernels::tool

@@ -17,8 +17,8 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", std::string("tilekernels ") + version());
   app.require_subcommand(0, 1);
   const std::vector<Command> commands = {
-      info_command(app),    verify_command(app),  bench_command(app),
-      convert_command(app), inspect_command(app), cache_command(app),
+      info_command(app),    verify_command(app), bench_command(app),    convert_command(app),
+      inspect_command(app), cache_command(app),  selftest_command(app),
   };
   try {
     app.parse(argc, argv);

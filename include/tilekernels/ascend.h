@@ -1,4 +1,4 @@
-// What the machine model of the Ascend vector core can tell about a call: an estimate of its cost.
+// Ascend: the machine model's estimate of what a call costs, and questions to a real NPU.
 #pragma once
 
 #include <cstdint>
@@ -51,6 +51,19 @@ struct AscendCost {
 /// Errors: std::invalid_argument unless both numbers are positive; what `call` throws.
 AscendCost ascend_cost(const std::function<void()>& call, double port_bytes_per_cycle = 32,
                        int64_t num_cores = 64);
+
+/// What an NPU says to one question that the vendor's pages leave open.
+struct AscendAnswer {
+  std::string question;
+  std::string answer;
+  std::string relied_on;  ///< the answer that kernels rely on; empty: on none
+  bool agrees = true;     ///< whether that is the answer
+};
+
+/// Asks the NPU of that number by small kernels of its own. Never run on an NPU so far.
+/// Errors: BackendError that says what is missing; std::invalid_argument when there is no such
+///   device; Unsupported for another processor than an Ascend 950.
+std::vector<AscendAnswer> ascend_selftest(int device = 0);
 
 /// The first `max_cycles` cycles of a cost as a picture of its queues, SVG.
 std::string ascend_timeline(const AscendCost& cost, double max_cycles);

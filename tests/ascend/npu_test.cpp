@@ -19,7 +19,9 @@
 #include "runtime/ascend/npu/acl.h"
 #include "runtime/ascend/npu/compile.h"
 #include "runtime/ascend/npu/device.h"
+#include "runtime/ascend/npu/questions.h"
 #include "runtime/ascend/runtime.h"
+#include "tilekernels/ascend.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
@@ -382,7 +384,7 @@ void run_topk_gate(const fake::LaunchRecord& record) {
   TopkGateArgs args;
   ASSERT_EQ(record.args.size(), sizeof(args));
   std::memcpy(&args, record.args.data(), sizeof(args));
-  launch("topk_gate", record.num_blocks, args, [](const TopkGateArgs& mine) {
+  launch_on_model("topk_gate", record.num_blocks, args, [](const TopkGateArgs& mine) {
     topk_gate_kernel::run(mine, {.num_experts = 72, .num_topk = 6}, {.stages = 6});
   });
 }
@@ -410,6 +412,58 @@ TEST_F(NpuTest, AnOpsWholeWayGivesTheBytesOfTheReference) {
   topk_gate(on_npu, 6);
   EXPECT_EQ(error_of<DataError>([] { check_errors(); }),
             "[topk_gate] scores must be finite, got NaN or Inf at row 4");
+}
+
+// Answers the questions of the self-test that a host can: division, square root, the copy; a -0
+// that loses its sign.
+void answer_questions(const fake::LaunchRecord& record) {
+  selftest_kernel::Args args;
+  ASSERT_EQ(record.args.size(), sizeof(args));
+  std::memcpy(&args, record.args.data(), sizeof(args));
+  const std::string options = rtc_state().last_options;
+  const auto asks = [&](int32 question) {
+    return options.find("SHAPE={" + std::to_string(question) + "}") != std::string::npos;
+  };
+  const bool is_copy = asks(selftest_kernel::kCopy);
+  const int64 words =
+      args.rows * (is_copy ? selftest_kernel::kPieceWords : selftest_kernel::kWords);
+  for (int64 i = 0; i < (is_copy ? 1 : words); ++i) {
+    const auto a = numerics::bit_cast<float>(args.a[i]);
+    const auto b = numerics::bit_cast<float>(args.b[i]);
+    if (is_copy) args.out[i] = args.a[i];
+    if (asks(selftest_kernel::kDivision)) args.out[i] = numerics::bit_cast<uint32>(a / b);
+    if (asks(selftest_kernel::kSquareRoot)) args.out[i] = 0;
+    if (asks(selftest_kernel::kNegativeZeroToE2m1)) args.out[i] = 0;
+  }
+}
+
+TEST_F(NpuTest, TheSelfTestTellsWhatAnNpuAnswers) {
+  set_cache_dir("");
+  npu_state().kernel = answer_questions;
+  const std::vector<AscendAnswer> answers = ascend_selftest(1);
+  ASSERT_EQ(answers.size(), 16u);
+  EXPECT_EQ(rtc_state().compiles, selftest_kernel::kNumQuestions);
+  EXPECT_EQ(npu_state().last.function, "selftest_kernel");
+  EXPECT_EQ(npu_state().last.device, 1);
+  const auto answer_to = [&](const std::string& question) {
+    for (const AscendAnswer& answer : answers) {
+      if (answer.question.find(question) == 0) return answer;
+    }
+    return AscendAnswer{};
+  };
+  EXPECT_EQ(answer_to("vector cores").answer, "40");
+  EXPECT_EQ(answer_to("division").answer, "equal to IEEE on all 1296");
+  EXPECT_TRUE(answer_to("division").agrees);
+  EXPECT_NE(answer_to("square root").answer.find(" of 1296 differ, first of "), std::string::npos)
+      << answer_to("square root").answer;
+  EXPECT_FALSE(answer_to("square root").agrees);
+  EXPECT_EQ(answer_to("bf16 -0").answer, "loses its sign");
+  EXPECT_FALSE(answer_to("bf16 -0").agrees);
+  EXPECT_EQ(answer_to("the even element").answer, "none: the kernel wrote nothing");
+  EXPECT_TRUE(answer_to("inactive lanes").agrees) << "no kernel relies on it";
+  EXPECT_NE(answer_to("copy").answer.find(" GB/s"), std::string::npos);
+  name_libraries("/nowhere/a.so", kCompiler);
+  EXPECT_THROW(ascend_selftest(), BackendError);
 }
 
 }  // namespace

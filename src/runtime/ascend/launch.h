@@ -36,7 +36,7 @@ uint64 launch(const char* kernel, int64 num_cores, void (*body)(const void* stat
 /// `kFaultPitch` apart.
 /// Errors: BackendError (a hazard) where the model objects.
 template <class Args, class Core>
-void launch(const char* kernel, int64 num_items, const Args& args, const Core& core) {
+void launch_on_model(const char* kernel, int64 num_items, const Args& args, const Core& core) {
   struct State {
     const Args& args;
     const Core& core;
@@ -77,7 +77,7 @@ template <auto kRun, class Args, class Shape, class Tile>
 void launch(const Text& text, int64 num_items, Args args, const Shape& shape, const Tile& tile,
             const Launch& where) {
   if (where.device.type != DeviceType::kAscend) {
-    return launch(text.op, num_items, args, [&](const Args& mine) {
+    return launch_on_model(text.op, num_items, args, [&](const Args& mine) {
       if constexpr (std::is_empty_v<Tile>) {
         kRun(mine, shape);
       } else {
