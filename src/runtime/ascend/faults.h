@@ -48,7 +48,6 @@ TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
   vst_first(lowest, items);
 }
 
-/// At the end of a kernel: lowers this core's error word if one of its items is faulty.
 /// Lowers this core's error word to `fault`; what a kernel before this one has left there may be
 /// lower. `word` is a data block of UB that no queue but the scalar unit's works on.
 TILEKERNELS_CORE void lower_word(uint64* words, Ub<int32> word, uint64 fault) {
@@ -73,20 +72,6 @@ TILEKERNELS_CORE void report_fault(uint64* words, uint64 fault) {
 }
 
 /// At the end of a kernel: lowers this core's error word if one of its items is faulty.
-/// At the end of a kernel whose scalar unit looks for faults: writes this core's error word, unless
-/// it is kNoFault. Takes flag kFlag from the scalar unit to copies out.
-template <int32 kFlag>
-TILEKERNELS_CORE void report_fault(uint64* words, uint64 fault) {
-  if (fault == numerics::kNoFault) return;
-  const Ub<int32> word = ub_alloc<int32>("fault word", kBlockBytes / 4);
-  set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
-  set_value(word, 1, static_cast<int32>(fault >> 32));
-  set_flag<Pipe::kS, Pipe::kMte3>(kFlag);
-  wait_flag<Pipe::kS, Pipe::kMte3>(kFlag);
-  copy_out(gm(words + block_idx() * (kBlockBytes / 8)), word, {1, 8});
-}
-
-/// At the end of a kernel: writes this core's error word if one of its items is faulty.
 /// row_of(item) is the row of the core's item.
 template <class RowOf>
 TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, int32 kind,
