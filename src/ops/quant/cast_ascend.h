@@ -177,7 +177,7 @@ struct Cast {
     return static_cast<uint32>(numerics::ceil_div(item.cols, int64{16}));
   }
   TILEKERNELS_CORE void expand_cell_sf(const Item& item, Ub<float> of, const Columns& columns) {
-    call_expand(cell_sf, of, columns, 16, shape.x_block_cols, num_cells(item));
+    call_expand<float>(cell_sf, of, columns, 16, shape.x_block_cols, num_cells(item));
   }
 
   template <int32 kDType>

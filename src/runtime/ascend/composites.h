@@ -190,7 +190,7 @@ TILEKERNELS_VF void expand(Ub<T> out, Ub<float> table, float first, float invers
   for (uint16 i = 0; i < looked_up; ++i) {
     const Mask valid = plt<float>(count);
     look_up(value, table, column, inverse, valid);
-    store_expanded(out + i * kF32Lanes, value, valid);
+    store_expanded<T>(out + i * kF32Lanes, value, valid);
     vadds(column, column, stride * kF32Lanes, all);
   }
   vmuls(column, column, inverse, all);
@@ -198,7 +198,7 @@ TILEKERNELS_VF void expand(Ub<T> out, Ub<float> table, float first, float invers
   for (uint16 i = looked_up; i < turns; ++i) {
     const Mask valid = plt<float>(count);
     vgather(value, table + i * step, index, valid);
-    store_expanded(out + i * kF32Lanes, value, valid);
+    store_expanded<T>(out + i * kF32Lanes, value, valid);
   }
 }
 

@@ -158,18 +158,18 @@ TILEKERNELS_CORE void call_widen(Ub<uint8> out, Ub<uint8> x, Ub<float> table, Ub
       const int64 entries = (count + 15) / 16;
       if constexpr (kDType == numerics::kDTypeE2M1x2 && kOut == numerics::kDTypeBF16) {
         if (shape.sf_kind != numerics::kSfF32) {
-          call_expand(as_ub<BF16>(expanded), table, of, 16, shape.block_cols, entries);
+          call_expand<BF16>(as_ub<BF16>(expanded), table, of, 16, shape.block_cols, entries);
           return vf_call<widen_exact>("widen", out, x, as_ub<uint16>(expanded), cols);
         }
       }
-      call_expand(expanded, table, of, 16, shape.block_cols, entries);
+      call_expand<float>(expanded, table, of, 16, shape.block_cols, entries);
       return vf_call<widen_pairs<kDType, kOut>>("widen", out, x, expanded, cols);
     }
   }
   if (shape.block_cols % 8 != 0) {
     return vf_call<widen<kDType, kOut, false>>("widen", out, x, table, of.first, of.inverse, cols);
   }
-  call_expand(expanded, table, of, 8, shape.block_cols, (cols + 7) / 8);
+  call_expand<float>(expanded, table, of, 8, shape.block_cols, (cols + 7) / 8);
   vf_call<widen<kDType, kOut, true>>("widen", out, x, expanded, 0.0f, 0.0f, cols);
 }
 

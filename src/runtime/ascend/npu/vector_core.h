@@ -288,8 +288,12 @@ TILEKERNELS_CALLEE void vldu(Reg<T>& d, Ub<T> ub) {
 }
 template <class T, class I>
 TILEKERNELS_CALLEE void vgather(Reg<T>& d, Ub<T> ub, const Reg<I>& idx, const Mask& m) {
-  static_assert(sizeof(T) == 4 && sizeof(I) == 4, "gathers of 32-bit lanes are mapped");
-  api::Gather(stored(d), ub, raw(as<uint32>(idx)), raw(m));
+  static_assert(sizeof(T) == sizeof(I) && sizeof(T) >= 2, "gathers of bytes are not mapped");
+  if constexpr (sizeof(T) == 2) {
+    api::Gather(stored(d), ub, raw(as<uint16>(idx)), raw(m));
+  } else {
+    api::Gather(stored(d), ub, raw(as<uint32>(idx)), raw(m));
+  }
 }
 
 enum class StoreDist { kNorm, kPack, kPack4 };
