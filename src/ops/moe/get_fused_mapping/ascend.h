@@ -1,6 +1,6 @@
-// get_fused_mapping on the vector core: a stable counting sort in two launches. Every core has a
-// part of the entries: first it counts them by expert, then it knows from all cores' counts where
-// its own go. The scalar unit sorts; entries of one expert leave together.
+// get_fused_mapping on the vector core: a stable counting sort in two launches. A core has a part
+// of the entries, or only padding to write: first it counts them by expert, then it knows from all
+// parts' counts where its own go. The scalar unit sorts; entries of one expert leave together.
 #pragma once
 
 #include "ops/moe/get_fused_mapping/op.h"
@@ -117,17 +117,18 @@ struct Placing {
     vf_call<fill>("fill", totals, 0, experts);
     vf_call<fill>("fill", next, 0, experts);
     vf_call<fill>("fill", minus_one, -1, static_cast<uint32>(kPadBatch));
+    const int64 parts = numerics::max_of(int64{1}, numerics::ceil_div(args.num_entries, args.part));
     pipeline(
-        2, 0, block_num(), 1,
-        [&](int64 core) {
-          copy_in(rows.fill(), gm(args.counts + core * shape.num_experts),
+        2, 0, parts, 1,
+        [&](int64 part) {
+          copy_in(rows.fill(), gm(args.counts + part * shape.num_experts),
                   {1, shape.num_experts * int64{4}});
           rows.filled();
         },
-        [&](int64 core) {
+        [&](int64 part) {
           const Ub<int32> row = rows.empty();
           vf_call<add>("add", totals, row, experts);
-          if (core < block_idx()) vf_call<add>("add", next, row, experts);
+          if (part < block_idx()) vf_call<add>("add", next, row, experts);
           rows.emptied();
         });
     set_flag<Pipe::kV, Pipe::kS>(0);

@@ -75,27 +75,32 @@ struct Mapping {
     return start;
   }
 
+  // Scatters into one array alone, of which the lines in use stay in the nearest cache.
   void place(int64 which, int32 first_cut) {
     int64* next = of_part(which);
     int64 bad = args.num_entries;
     for (int64 i = which * part; i < end_of(which); ++i) {
       const int32 expert = routed_expert(args.topk_idx[i], shape.num_experts);
-      if (expert < 0) {
-        args.token_topk_to_pos[i] = -1;
-        continue;
-      }
+      args.token_topk_to_pos[i] = -1;
+      if (expert < 0) continue;
       const int64 pos = next[expert]++;
       if (expert >= first_cut) bad = std::min(bad, i);
-      if (pos >= args.num_expanded) {
-        args.token_topk_to_pos[i] = -1;
-        continue;
-      }
+      if (pos >= args.num_expanded) continue;
       args.token_topk_to_pos[i] = static_cast<int32>(pos);
-      args.pos_to_expert[pos] = expert;
-      args.pos_to_token[pos] = static_cast<int32>(i / shape.num_topk);
       args.pos_to_token_topk[pos] = static_cast<int32>(i);
     }
     if (bad < args.num_entries) report(bad, numerics::kFaultPositionOutOfRange);
+  }
+
+  // The other arrays of an expert's positions follow.
+  void complete(int32 expert) const {
+    const auto topk = static_cast<uint32>(shape.num_topk);
+    for (int64 pos = args.expert_start[expert]; pos < args.psum_num_tokens_per_expert[expert];
+         ++pos) {
+      args.pos_to_expert[pos] = expert;
+      args.pos_to_token[pos] =
+          static_cast<int32>(static_cast<uint32>(args.pos_to_token_topk[pos]) / topk);
+    }
   }
 };
 
@@ -116,6 +121,12 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   const int64 used = mapping.lay_out(first_cut);
   parallel_for(num_parts, parts_per_thread, [&](int64 begin, int64 end) {
     for (int64 which = begin; which < end; ++which) mapping.place(which, first_cut);
+  });
+  const double nanoseconds = 5.0 + static_cast<double>(args.num_entries) / shape.num_experts;
+  parallel_for(shape.num_experts, items_per_thread(nanoseconds), [&](int64 begin, int64 end) {
+    for (int64 expert = begin; expert < end; ++expert) {
+      mapping.complete(static_cast<int32>(expert));
+    }
   });
   const int64 tail = std::max<int64>(0, args.num_expanded - used);
   parallel_for(tail, items_per_thread(1.0),

@@ -61,18 +61,21 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
                        const Launch& where) {
   using namespace get_fused_mapping_kernel;
   static_assert(ub_bytes(kMaxFusedExperts) <= kUbBytes);
-  constexpr int64 kPartEntries = 1024;  // worth a core
+  constexpr int64 kPartEntries = 1024;   // worth a core
+  constexpr int64 kPadPositions = 2048;  // as well
   const Text& text = get_fused_mapping_text;
   GetFusedMappingArgs mine = args;
-  const int64 cores = std::clamp<int64>(numerics::ceil_div(args.num_entries, kPartEntries), 1,
-                                        num_cores(text, where));
+  const int64 most = num_cores(text, where);
+  const int64 cores =
+      std::clamp<int64>(numerics::ceil_div(args.num_entries, kPartEntries), 1, most);
   // A part a core
   mine.part = std::max<int64>(1, numerics::ceil_div(args.num_entries, cores));
   const int64 parts = std::max<int64>(1, numerics::ceil_div(args.num_entries, mine.part));
   const std::shared_ptr<void> counts = scratch(parts * shape.num_experts * 4, where);
   mine.counts = static_cast<int32*>(counts.get());
   launch<run>(text, parts, mine, shape, Tile{.places = 0}, where);
-  launch<run>(text, parts, mine, shape, Tile{.places = 1}, where);
+  const int64 padding = numerics::ceil_div(args.num_expanded - args.num_entries, kPadPositions);
+  launch<run>(text, std::max(parts, padding), mine, shape, Tile{.places = 1}, where);
 }
 
 }  // namespace ascend
