@@ -39,8 +39,8 @@ const char* const kCases[] = {
     "expand_to_fused/with_sf/tokens=9,topk=3,experts=5,alignment=3,hidden=640,x=e4m3,"
     "sf=i32-row-1x128,out_sf=col,tail=1,gap=16",
     "expand_to_fused/out-of-range",
-    "reduce_fused/tokens=7,topk=9,experts=16,hidden=1000,x=bf16,weights,x_sf,gap=3",
-    "reduce_fused/tokens=70,topk=4,experts=8,hidden=256,x=f16",
+    "reduce_fused/tokens=4,topk=8,experts=16,hidden=13,x=f16,weights,x_sf",
+    "reduce_fused/tokens=70,topk=1,experts=4,hidden=8,x=f16",
     "reduce_fused/tokens=6,topk=4,experts=8,hidden=264,x=bf16,weights,x_sf,sf,out=e4m3,data=ties",
     "reduce_fused/out-of-range",
     "get_fused_mapping/tokens=1500,topk=4,experts=6,alignment=4,routing=bad",

@@ -50,6 +50,7 @@ constexpr Row kRows[] = {
     {6, 3, 6, 4100, kF32, {false, true}, Fill::kNormal, 4},
     {3, 2, 4, 5000, kBF16, kWeights},
     {70, 4, 8, 256, kF16, kPlain},
+    {70, 1, 4, 8, kF16, kPlain},
     // e4m3
     {6, 4, 8, 256, kBF16, kToE4M3},
     {6, 4, 8, 264, kBF16, kAll, Fill::kTies},
