@@ -121,6 +121,11 @@ void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, ui
   if (fault != nullptr) {
     *fault = reinterpret_cast<uint64_t*>(device.fault.load(std::memory_order_relaxed));
   }
+  if (plan.zeroed_bytes > 0) {
+    check(cuda.memset_d8_async(reinterpret_cast<uint64_t>(plan.zeroed), 0,
+                               static_cast<size_t>(plan.zeroed_bytes), where.stream.handle),
+          text.op, "cuMemsetD8Async");
+  }
   const auto u = [](int64_t extent) { return static_cast<unsigned>(extent); };
   LaunchAttribute attribute{.id = kLaunchProgrammaticSerial, .padding = 0, .bytes = {}};
   attribute.value = 1;

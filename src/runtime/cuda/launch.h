@@ -33,6 +33,8 @@ struct Plan {
   Extent grid{};
   Extent block{};
   int64_t shared_bytes = 0;  ///< dynamic
+  void* zeroed = nullptr;    ///< device memory that is filled with zeros before the kernel starts
+  int64_t zeroed_bytes = 0;
 };
 
 /// Multiprocessors of the device: how much work keeps it busy. Under a `CompileOnly` an H200's.
