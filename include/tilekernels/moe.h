@@ -375,4 +375,76 @@ void reduce_fused_out(const TensorView& out, const TensorView& x,
                       const TensorView& token_topk_to_pos, const ReduceFusedOptions& options = {},
                       const Call& call = {});
 
+/// How many indices name each group.
+///
+/// Args:
+///   group_idx: (num_tokens, num_topk) i64, contiguous, fewer than 2^31 indices in all; -1 names no
+///     group and is not counted.
+///   num_groups: at least 1.
+/// Returns: count (num_groups) i32; zeros for no tokens.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with an
+///   index below -1 or above num_groups - 1 (it is not counted, all else is).
+/// Numerics: exact.
+/// Source: TileKernels `group_count`.
+Tensor group_count(const TensorView& group_idx, int num_groups, const Call& call = {});
+TensorSpec group_count_spec(const TensorSpec& group_idx, int num_groups);
+void group_count_out(const TensorView& count, const TensorView& group_idx, int num_groups,
+                     const Call& call = {});
+
+/// The share of the routes that each expert takes, times the number of experts: 1 for all when they
+/// are balanced. A factor of the auxiliary loss.
+///
+/// Args:
+///   topk_idx: (num_tokens, num_topk) i64, contiguous, fewer than 2^31 indices in all; -1 names no
+///     expert and is not counted.
+///   num_experts: at least 1.
+///   num_aux_topk: routes of a token that make up the whole, at least 1.
+/// Returns: fi (num_experts) f32; zeros for no tokens.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with an
+///   index below -1 or above num_experts - 1 (it is not counted, all else is).
+/// Numerics: exact counts; count · num_experts and num_tokens · num_aux_topk, in 64 bits, are
+///   rounded to f32 once each, then their quotient. No order of sums shows.
+/// Source: TileKernels `aux_fi`.
+Tensor aux_fi(const TensorView& topk_idx, int num_experts, int num_aux_topk, const Call& call = {});
+TensorSpec aux_fi_spec(const TensorSpec& topk_idx, int num_experts, int num_aux_topk);
+void aux_fi_out(const TensorView& fi, const TensorView& topk_idx, int num_experts, int num_aux_topk,
+                const Call& call = {});
+
+/// Keeps the indices of the experts in one tensor-parallel column and renumbers them.
+///
+/// Experts are dealt out in runs of p = floor(n / num_ep_ranks) to ranks, and ranks in turn to
+/// num_tp_ranks columns.
+///
+/// Args:
+///   indices: (num_tokens, num_topk) i64 or i32, contiguous.
+///   n: number of experts, at least 1.
+///   num_ep_ranks: 1..n, so that p >= 1.
+///   tp_rank: the column, 0..num_tp_ranks - 1.
+///   num_tp_ranks: at least 1.
+/// Returns: masked, of the shape and dtype of indices, contiguous: for v >= 0 of rank r = v / p
+/// with
+///   r mod num_tp_ranks = tp_rank, (r / num_tp_ranks) · p + v mod p; else -1.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with an
+///   index of n or more (it becomes -1, other indices are right).
+/// Source: TileKernels `mask_indices_by_tp`.
+Tensor mask_indices_by_tp(const TensorView& indices, int n, int num_ep_ranks, int tp_rank,
+                          int num_tp_ranks, const Call& call = {});
+TensorSpec mask_indices_by_tp_spec(const TensorSpec& indices, int n, int num_ep_ranks, int tp_rank,
+                                   int num_tp_ranks);
+void mask_indices_by_tp_out(const TensorView& masked, const TensorView& indices, int n,
+                            int num_ep_ranks, int tp_rank, int num_tp_ranks, const Call& call = {});
+
+/// Leaves every group in a row once, in place: from left to right, a group that has occurred before
+/// becomes -1.
+///
+/// Args:
+///   group_indices: (num_tokens, num_topk) i64, contiguous; num_topk in 1..32. Changed.
+///   num_groups: 1..128.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with an
+///   index of num_groups or more. Such indices, and negative ones, stay as they are.
+/// Source: TileKernels `inplace_unique_group_indices`.
+TensorSpec inplace_unique_group_indices_spec(const TensorSpec& group_indices, int num_groups);
+void inplace_unique_group_indices_out(const TensorView& group_indices, int num_groups,
+                                      const Call& call = {});
+
 }  // namespace tilekernels
