@@ -317,5 +317,67 @@ const OpRegistration kTop2SumGate(
                         top2_inputs<Top2SumGateInputs>(given), call.options(arrays[0].device));
     });
 
+const OpRegistration kGroupCount(
+    "group_count", "group_count",
+    [](PyCall& call) {
+      const TensorSpec group_idx = call.spec();
+      call.give({group_count_spec(group_idx, call.integer("num_groups"))});
+    },
+    [](PyCall& call) {
+      const TensorView count = call.tensor();
+      const TensorView group_idx = call.tensor();
+      const int num_groups = call.integer("num_groups");
+      group_count_out(count, group_idx, num_groups, call.options(group_idx.device));
+    });
+
+const OpRegistration kAuxFi(
+    "aux_fi", "aux_fi",
+    [](PyCall& call) {
+      const TensorSpec topk_idx = call.spec();
+      const int num_experts = call.integer("num_experts");
+      call.give({aux_fi_spec(topk_idx, num_experts, call.integer("num_aux_topk"))});
+    },
+    [](PyCall& call) {
+      const TensorView fi = call.tensor();
+      const TensorView topk_idx = call.tensor();
+      const int num_experts = call.integer("num_experts");
+      const int num_aux_topk = call.integer("num_aux_topk");
+      aux_fi_out(fi, topk_idx, num_experts, num_aux_topk, call.options(topk_idx.device));
+    });
+
+const OpRegistration kMaskIndicesByTp(
+    "mask_indices_by_tp", "mask_indices_by_tp",
+    [](PyCall& call) {
+      const TensorSpec indices = call.spec();
+      const int n = call.integer("n");
+      const int num_ep_ranks = call.integer("num_ep_ranks");
+      const int tp_rank = call.integer("tp_rank");
+      const int num_tp_ranks = call.integer("num_tp_ranks");
+      call.give({mask_indices_by_tp_spec(indices, n, num_ep_ranks, tp_rank, num_tp_ranks)});
+    },
+    [](PyCall& call) {
+      const TensorView masked = call.tensor();
+      const TensorView indices = call.tensor();
+      const int n = call.integer("n");
+      const int num_ep_ranks = call.integer("num_ep_ranks");
+      const int tp_rank = call.integer("tp_rank");
+      const int num_tp_ranks = call.integer("num_tp_ranks");
+      mask_indices_by_tp_out(masked, indices, n, num_ep_ranks, tp_rank, num_tp_ranks,
+                             call.options(indices.device));
+    });
+
+const OpRegistration kInplaceUniqueGroupIndices(
+    "inplace_unique_group_indices", "inplace_unique_group_indices",
+    [](PyCall& call) {
+      const TensorSpec group_indices = call.spec();
+      call.give({inplace_unique_group_indices_spec(group_indices, call.integer("num_groups"))});
+    },
+    [](PyCall& call) {
+      const TensorView group_indices = call.tensor();
+      const int num_groups = call.integer("num_groups");
+      inplace_unique_group_indices_out(group_indices, num_groups,
+                                       call.options(group_indices.device));
+    });
+
 }  // namespace
 }  // namespace tilekernels::python

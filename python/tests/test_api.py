@@ -136,7 +136,20 @@ def test_fused(name):
 GATES = ("moe_topk_gate_forward", "moe_topk_gate", "top2_sum_gate")
 
 
-@pytest.mark.parametrize("name", [name for name in ops("moe.h")
+def test_in_place_ops():
+    found = declarations("moe.h")
+    for name in ("inplace_unique_group_indices",):
+        assert name not in found
+        check(name, getattr(moe, name), found[name + "_out"][0])
+
+
+def plain_ops(header: str) -> list:
+    """Those that take tensors and whole numbers only."""
+    return [name for name, arguments in ops(header).items()
+            if {kind for kind, _, _ in arguments} <= {"const TensorView&", "int", "const Call&"}]
+
+
+@pytest.mark.parametrize("name", [name for name in plain_ops("moe.h")
                                   if name not in (*FUSED, *GATES)])
 def test_moe(name):
     check(name, getattr(moe, name), ops("moe.h")[name])

@@ -161,3 +161,97 @@ def test_moe_topk_gate_reports_bad_logits(backend):
     with pytest.raises(tilekernels.DataError, match="logits must be finite.*row 2"):
         moe.moe_topk_gate(logits, 2, backend=backend)
     moe.moe_topk_gate(logits, 2, mask=numpy.arange(4) != 2, backend=backend)
+
+
+def some_indices(num_tokens: int, num_topk: int, bound: int) -> numpy.ndarray:
+    rng = numpy.random.default_rng(bound)
+    return rng.integers(-1, bound, (num_tokens, num_topk))
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 700])
+@pytest.mark.parametrize("num_topk,bound", [(1, 1), (6, 72), (8, 256), (8, 5000)])
+def test_counts(num_tokens, num_topk, bound, backend):
+    indices = some_indices(num_tokens, num_topk, bound)
+    counts = numpy.bincount(indices[indices >= 0], minlength=bound)
+    same_bytes(moe.group_count(indices, bound, backend=backend), counts.astype(numpy.int32))
+    fi = moe.aux_fi(indices, bound, num_topk, backend=backend)
+    expected = numpy.zeros(bound, numpy.float32)
+    if num_tokens > 0:
+        expected = (counts * bound).astype(numpy.float32) / numpy.float32(num_tokens * num_topk)
+    same_bytes(fi, expected)
+
+
+@pytest.mark.parametrize("index", [5, -2, 2**40])
+def test_counts_name_the_faulty_row(index, backend):
+    indices = numpy.zeros((4, 2), numpy.int64)
+    indices[2, 1] = index
+    for op in (lambda: moe.group_count(indices, 5, backend=backend),
+               lambda: moe.aux_fi(indices, 5, 2, backend=backend)):
+        with pytest.raises(tilekernels.DataError, match="must name an element") as caught:
+            op()
+        assert caught.value.row == 2
+    tilekernels.set_check_data(False)
+    assert moe.group_count(indices, 5, backend=backend).tolist() == [7, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("dtype", [numpy.int64, numpy.int32])
+@pytest.mark.parametrize("n,num_ep_ranks,num_tp_ranks", [(72, 8, 2), (256, 64, 4), (7, 3, 2)])
+def test_mask_indices_by_tp(dtype, n, num_ep_ranks, num_tp_ranks, backend):
+    indices = some_indices(65, 8, n).astype(dtype)
+    per_rank = n // num_ep_ranks
+    for tp_rank in range(num_tp_ranks):
+        rank = indices // per_rank
+        column = rank // num_tp_ranks * per_rank + indices % per_rank
+        is_here = (indices >= 0) & (rank % num_tp_ranks == tp_rank)
+        got = moe.mask_indices_by_tp(indices, n, num_ep_ranks, tp_rank, num_tp_ranks,
+                                     backend=backend)
+        same_bytes(got, numpy.where(is_here, column, -1).astype(dtype))
+
+
+def test_mask_indices_by_tp_refuses(backend):
+    indices = numpy.zeros((2, 4), numpy.int64)
+    with pytest.raises(ValueError, match=r"num_ep_ranks must be in 1\.\.8, got 9$"):
+        moe.mask_indices_by_tp(indices, 8, 9, 0, 1, backend=backend)
+    indices[1, 0] = 8
+    with pytest.raises(tilekernels.DataError) as caught:
+        moe.mask_indices_by_tp(indices, 8, 2, 0, 1, backend=backend)
+    assert caught.value.row == 1
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 300])
+@pytest.mark.parametrize("num_topk,num_groups", [(1, 1), (8, 8), (6, 72), (32, 128)])
+def test_inplace_unique_group_indices(num_tokens, num_topk, num_groups, backend):
+    indices = some_indices(num_tokens, num_topk, num_groups)
+    expected = indices.copy()
+    for row in expected:
+        seen: set = set()
+        for k, group in enumerate(row):
+            if group in seen:
+                row[k] = -1
+            seen.add(group)
+    got = moe.inplace_unique_group_indices(indices, num_groups, backend=backend)
+    assert got is None
+    same_bytes(indices, expected)
+
+
+def test_inplace_unique_group_indices_refuses(backend):
+    indices = numpy.zeros((2, 4), numpy.int64)
+    with pytest.raises(ValueError, match=r"num_groups must be in 1\.\.128, got 129$"):
+        moe.inplace_unique_group_indices(indices, 129, backend=backend)
+    with pytest.raises(ValueError, match="num_groups must be an integer"):
+        moe.inplace_unique_group_indices(indices, "8", backend=backend)
+    with pytest.raises(TypeError, match="group_indices must be an array"):
+        moe.inplace_unique_group_indices([[0, 0]], 8, backend=backend)
+    frozen = indices.copy()
+    frozen.flags.writeable = False
+    with pytest.raises(ValueError, match="group_indices must be writable"):
+        moe.inplace_unique_group_indices(frozen, 8, backend=backend)
+    assert frozen.tolist() == [[0] * 4] * 2
+    jax = pytest.importorskip("jax")
+    with pytest.raises(ValueError, match="group_indices must be an array that can be written"):
+        moe.inplace_unique_group_indices(jax.numpy.asarray(indices), 8, backend=backend)
+    indices[1, 3] = 8
+    with pytest.raises(tilekernels.DataError) as caught:
+        moe.inplace_unique_group_indices(indices, 8, backend=backend)
+    assert caught.value.row == 1
+    assert indices.tolist() == [[0, -1, -1, -1], [0, -1, -1, 8]]

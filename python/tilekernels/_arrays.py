@@ -333,6 +333,7 @@ class Op:
         self._inputs = tuple((argument, argument in codes, argument in changed)
                              for argument in inputs)
         self._outputs = tuple((argument, argument in codes) for argument in outputs)
+        self._first = (*inputs, *outputs)[0]  # decides the framework
         self._spec = _native.function(name + "_spec")
         self._out = _native.function(name + "_out")
         # A spec depends on nothing but its arguments, and costs more than the rest of a small call.
@@ -360,9 +361,9 @@ class Op:
 
     def _run(self, arrays: tuple, parameters: tuple, backend: Optional[str],
              out: Optional[tuple]) -> Sequence[Any]:
-        first = arrays[0]
+        first = arrays[0] if out is None else (*arrays, *out)[0]
         kind = type(first)
-        framework = _by_type.get(kind) or _framework(self._op, self._inputs[0][0], first)
+        framework = _by_type.get(kind) or _framework(self._op, self._first, first)
         tensors: list = []
         geometries = []
         for (name, codes, changed), array in zip(self._inputs, arrays):
@@ -372,9 +373,9 @@ class Op:
             tensor, geometry = read(self._op, name, array, codes)
             tensors += (tensor, geometry[0])
             geometries.append(geometry)
-        makers = self._infer(framework, tuple(geometries), parameters)
         targets: list = []
         if out is None:
+            makers = self._infer(framework, tuple(geometries), parameters)
             results = []
             for make, carrier, dtype in makers:
                 array = make()
@@ -392,5 +393,22 @@ class Op:
     def _check_framework(self, framework: Any, name: str, array: Any) -> None:
         if (_by_type.get(type(array)) or _framework(self._op, name, array)) is not framework:
             raise TypeError(f"[{self._op}] {name} must be an array of {framework.name} like "
-                            f"{self._inputs[0][0]}, got {type(array).__module__}."
+                            f"{self._first}, got {type(array).__module__}."
                             f"{type(array).__name__}")
+
+
+class InPlaceOp(Op):
+    """One op that changes arrays in place and returns nothing.
+
+    Args:
+        changed: names of the arrays that are changed; the others as for `Op`.
+    """
+
+    def __init__(self, name: str, op: str, changed: Sequence[str], inputs: Sequence[str] = (),
+                 parameters: Sequence[tuple] = ()) -> None:
+        super().__init__(name, op, inputs, changed, parameters=parameters)
+        self._first = changed[0]
+
+    def __call__(self, changed: tuple, inputs: tuple, parameters: tuple,  # type: ignore[override]
+                 backend: Optional[str] = None) -> None:
+        super().__call__(inputs, parameters, backend, changed)

@@ -6,13 +6,24 @@ import functools
 from typing import Any, Optional, Tuple
 
 from ._arguments import flag, integer, maybe_text, number, text
-from ._arrays import Op
+from ._arrays import InPlaceOp, Op
 
 _topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"],
                 parameters=[("num_topk", integer)])
 
 _normalize_weight = Op("normalize_weight", "normalize_weight", ["topk_weights"],
                        ["denominator", "normalized_weights"])
+
+_group_count = Op("group_count", "group_count", ["group_idx"], ["count"],
+                  parameters=[("num_groups", integer)])
+_aux_fi = Op("aux_fi", "aux_fi", ["topk_idx"], ["fi"],
+             parameters=[("num_experts", integer), ("num_aux_topk", integer)])
+_mask_indices_by_tp = Op("mask_indices_by_tp", "mask_indices_by_tp", ["indices"], ["masked"],
+                         parameters=[("n", integer), ("num_ep_ranks", integer),
+                                     ("tp_rank", integer), ("num_tp_ranks", integer)])
+_inplace_unique_group_indices = InPlaceOp(
+    "inplace_unique_group_indices", "inplace_unique_group_indices", ["group_indices"],
+    parameters=[("num_groups", integer)])
 
 # The optional arrays of the gates, in the order of the extension's bits.
 _GATE_ARRAYS = ("mask", "bias", "image_bias", "image_token_mask", "fix_routing_mask",
@@ -391,3 +402,104 @@ def top2_sum_gate(
          routed_scaling_factor, ep_rank, num_ep_ranks, tp_rank, num_tp_ranks, scoring_func),
         backend)
     return topk_idx, topk_weights
+
+
+def group_count(group_idx: Any, num_groups: int, *, backend: Optional[str] = None) -> Any:
+    """How many indices name each group.
+
+    Args:
+        group_idx: (num_tokens, num_topk) int64, contiguous, fewer than 2**31 indices in all; -1
+            names no group and is not counted.
+        num_groups: At least 1.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        count (num_groups) int32; zeros for no tokens.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A row holds an index below -1 or above num_groups - 1 (it is not counted, all
+            else is).
+
+    Numerics: exact.
+
+    Source: TileKernels `group_count`.
+    """
+    return _group_count((group_idx,), (num_groups,), backend)[0]
+
+
+def aux_fi(topk_idx: Any, num_experts: int, num_aux_topk: int, *,
+           backend: Optional[str] = None) -> Any:
+    """The share of the routes that each expert takes, times the number of experts: 1 for all when
+    they are balanced. A factor of the auxiliary loss.
+
+    Args:
+        topk_idx: (num_tokens, num_topk) int64, contiguous, fewer than 2**31 indices in all; -1
+            names no expert and is not counted.
+        num_experts: At least 1.
+        num_aux_topk: Routes of a token that make up the whole, at least 1.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        fi (num_experts) float32; zeros for no tokens.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A row holds an index below -1 or above num_experts - 1 (it is not counted, all
+            else is).
+
+    Numerics: exact counts; count * num_experts and num_tokens * num_aux_topk, in 64 bits, are
+    rounded to float32 once each, then their quotient. No order of sums shows.
+
+    Source: TileKernels `aux_fi`.
+    """
+    return _aux_fi((topk_idx,), (num_experts, num_aux_topk), backend)[0]
+
+
+def mask_indices_by_tp(indices: Any, n: int, num_ep_ranks: int, tp_rank: int, num_tp_ranks: int,
+                       *, backend: Optional[str] = None) -> Any:
+    """Keeps the indices of the experts in one tensor-parallel column and renumbers them.
+
+    Experts are dealt out in runs of p = n // num_ep_ranks to ranks, and ranks in turn to
+    num_tp_ranks columns.
+
+    Args:
+        indices: (num_tokens, num_topk) int64 or int32, contiguous.
+        n: Number of experts, at least 1.
+        num_ep_ranks: 1..n, so that p >= 1.
+        tp_rank: The column, 0..num_tp_ranks - 1.
+        num_tp_ranks: At least 1.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        masked, of the shape and dtype of indices, contiguous: for v >= 0 of rank r = v // p with
+        r % num_tp_ranks == tp_rank, (r // num_tp_ranks) * p + v % p; else -1.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A row holds an index of n or more (it becomes -1, other indices are right).
+
+    Source: TileKernels `mask_indices_by_tp`.
+    """
+    return _mask_indices_by_tp((indices,), (n, num_ep_ranks, tp_rank, num_tp_ranks), backend)[0]
+
+
+def inplace_unique_group_indices(group_indices: Any, num_groups: int, *,
+                                 backend: Optional[str] = None) -> None:
+    """Leaves every group in a row once, in place: from left to right, a group that has occurred
+    before becomes -1.
+
+    Args:
+        group_indices: (num_tokens, num_topk) int64, contiguous; num_topk in 1..32. Changed, so not
+            an array of JAX.
+        num_groups: 1..128.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A row holds an index of num_groups or more. Such indices, and negative ones, stay
+            as they are.
+
+    Source: TileKernels `inplace_unique_group_indices`.
+    """
+    _inplace_unique_group_indices((group_indices,), (), (num_groups,), backend)
