@@ -13,29 +13,30 @@ HWY_BEFORE_NAMESPACE();
 namespace tilekernels::test::HWY_NAMESPACE {
 namespace {
 
-template <class D>
+// `kCount` vectors at once.
+template <size_t kCount, class D>
 void activate_as(D d, LaneFunction function, const float* x, float* out, size_t count) {
   namespace hn = hwy::HWY_NAMESPACE;
   namespace lanes = numerics::HWY_NAMESPACE;
-  for (size_t i = 0; i < count; i += hn::Lanes(d)) {
-    const auto v = hn::LoadU(d, x + i);
+  const size_t n = hn::Lanes(d);
+  for (size_t i = 0; i < count; i += kCount * n) {
+    hn::Vec<D> few[kCount];
+    for (size_t v = 0; v < kCount; ++v) few[v] = hn::LoadU(d, x + i + v * n);
     switch (function) {
       case LaneFunction::kExp:
-        hn::StoreU(lanes::exp_f32(d, v), d, out + i);
-        break;
-      case LaneFunction::kExpOfNegative:
-        hn::StoreU(lanes::exp_of_negative(d, v), d, out + i);
+        lanes::exp_f32(d, few);
         break;
       case LaneFunction::kSqrtSoftplus:
-        hn::StoreU(lanes::sqrt_softplus(d, v), d, out + i);
+        lanes::sqrt_softplus(d, few);
         break;
       case LaneFunction::kSqrtSoftplusDerivative:
-        hn::StoreU(lanes::sqrt_softplus_derivative(d, v), d, out + i);
+        lanes::sqrt_softplus_derivative(d, few);
         break;
       case LaneFunction::kSigmoid:
-        hn::StoreU(lanes::sigmoid(d, v), d, out + i);
+        lanes::sigmoid(d, few);
         break;
     }
+    for (size_t v = 0; v < kCount; ++v) hn::StoreU(few[v], d, out + i + v * n);
   }
 }
 
@@ -45,9 +46,9 @@ inline void activate(LaneFunction function, bool short_vectors, const float* x, 
                      size_t count) {
   namespace hn = hwy::HWY_NAMESPACE;
   if (short_vectors) {
-    activate_as(hn::CappedTag<float, 4>(), function, x, out, count);
+    activate_as<1>(hn::CappedTag<float, 4>(), function, x, out, count);
   } else {
-    activate_as(hn::ScalableTag<float>(), function, x, out, count);
+    activate_as<4>(hn::ScalableTag<float>(), function, x, out, count);
   }
 }
 

@@ -3,6 +3,6 @@
 
 namespace tilekernels::test {
 
-enum class LaneFunction { kExp, kExpOfNegative, kSqrtSoftplus, kSqrtSoftplusDerivative, kSigmoid };
+enum class LaneFunction { kExp, kSqrtSoftplus, kSqrtSoftplusDerivative, kSigmoid };
 
 }  // namespace tilekernels::test
