@@ -41,6 +41,9 @@ VI max_magnitude(VI so_far, VF x) {
   return hn::Max(so_far, hn::And(hn::BitCast(kI, x), hn::Set(kI, 0x7FFFFFFF)));
 }
 
+// Vectors that are worked on together.
+constexpr int32 kTogether = 4;
+
 // Calls visit(column, x) with the vectors of a row; the last one is filled up with its padding.
 template <class Visit>
 HWY_INLINE void for_each_vector(const float* row, int32 num, float padding, const Visit& visit) {
@@ -49,28 +52,54 @@ HWY_INLINE void for_each_vector(const float* row, int32 num, float padding, cons
   if (column < num) visit(column, load_tail(row + column, num - column, padding));
 }
 
+// Calls visit(column, x) with kTogether vectors x[], then with single ones.
+template <class Visit>
+HWY_INLINE void for_each_few(const float* row, int32 num, const Visit& visit) {
+  int32 column = 0;
+  for (; column + kTogether * kLanes <= num; column += kTogether * kLanes) {
+    VF x[kTogether];
+    for (int32 v = 0; v < kTogether; ++v) x[v] = hn::LoadU(kF, row + column + v * kLanes);
+    visit(column, x);
+  }
+  for (; column < num; column += kLanes) {
+    VF x[1] = {column + kLanes <= num ? hn::LoadU(kF, row + column)
+                                      : load_tail(row + column, num - column, 0.0f)};
+    visit(column, x);
+  }
+}
+
+Found found_in(VI largest_logit, VI largest_ranked) {
+  const VI inf = hn::Set(kI, static_cast<int32>(numerics::kInfBits));
+  return {hn::AllTrue(kI, hn::Lt(largest_logit, inf)),
+          !hn::AllFalse(kI, hn::Gt(largest_ranked, inf)),
+          !hn::AllTrue(kI, hn::Lt(largest_ranked, inf))};
+}
+
+// What is ranked: values and their bias. Their largest magnitude.
+VI rank(const float* values, const float* bias, int32 num, float* ranked) {
+  VI largest = hn::Zero(kI);
+  for_each_vector(bias, num, 0.0f, [&](int32 column, VF b) HWY_ATTR {
+    // Scores have room for whole vectors, and so do their copies.
+    const VF z = hn::Add(hn::LoadU(kF, values + column), b);
+    hn::StoreU(z, kF, ranked + column);
+    largest = max_magnitude(largest, z);
+  });
+  return largest;
+}
+
 // Scores by an activation, the bias added: u and z of the row.
 template <class Activate>
 Found score(const float* logits, const float* bias, int32 num, const Buffers& to,
             const Activate& activate) {
   VI largest_logit = hn::Zero(kI);
-  VI largest_ranked = hn::Zero(kI);
-  for_each_vector(logits, num, 0.0f, [&](int32 column, VF x) HWY_ATTR {
-    largest_logit = max_magnitude(largest_logit, x);
-    const VF u = activate(x);
-    hn::StoreU(u, kF, to.scores + column);
-    if (bias != nullptr) {
-      const VF b = column + kLanes <= num ? hn::LoadU(kF, bias + column)
-                                          : load_tail(bias + column, num - column, 0.0f);
-      const VF z = hn::Add(u, b);
-      hn::StoreU(z, kF, to.ranked + column);
-      largest_ranked = max_magnitude(largest_ranked, z);
-    }
+  for_each_few(logits, num, [&](int32 column, auto& x) HWY_ATTR {
+    constexpr int32 kCount = sizeof(x) / sizeof(x[0]);
+    for (int32 v = 0; v < kCount; ++v) largest_logit = max_magnitude(largest_logit, x[v]);
+    activate(x);
+    for (int32 v = 0; v < kCount; ++v) hn::StoreU(x[v], kF, to.scores + column + v * kLanes);
   });
-  const VI inf = hn::Set(kI, static_cast<int32>(numerics::kInfBits));
-  return {hn::AllTrue(kI, hn::Lt(largest_logit, inf)),
-          !hn::AllFalse(kI, hn::Gt(largest_ranked, inf)),
-          !hn::AllTrue(kI, hn::Lt(largest_ranked, inf))};
+  return found_in(largest_logit,
+                  bias == nullptr ? hn::Zero(kI) : rank(to.scores, bias, num, to.ranked));
 }
 
 // Neighbours pairwise, level by level: numerics::sum_partials of `num` partial sums, the others
@@ -101,15 +130,19 @@ void softmax(const float* logits, int32 num, const Buffers& to) {
   while (num_partials < std::min(num, numerics::kRowPartials)) num_partials *= 2;
   alignas(64) float partials[numerics::kRowPartials];
   for (int32 k = 0; k < num_partials; k += kLanes) hn::Store(hn::Zero(kF), kF, partials + k);
-  for_each_vector(logits, num, 0.0f, [&](int32 column, VF x) HWY_ATTR {
-    VF e = lanes::exp_of_negative(kF, hn::Sub(x, largest));
-    if (column + kLanes > num) {
-      const auto valid = hn::FirstN(kF, static_cast<size_t>(num - column));
-      e = hn::IfThenElseZero(valid, e);
+  for_each_few(logits, num, [&](int32 column, auto& x) HWY_ATTR {
+    constexpr int32 kCount = sizeof(x) / sizeof(x[0]);
+    for (int32 v = 0; v < kCount; ++v) x[v] = hn::Sub(x[v], largest);
+    lanes::exp_of_negative(kF, x);
+    if (column + kCount * kLanes > num) {
+      x[0] = hn::IfThenElseZero(hn::FirstN(kF, static_cast<size_t>(num - column)), x[0]);
     }
-    hn::StoreU(e, kF, to.scores + column);
-    float* partial = partials + column % numerics::kRowPartials;
-    hn::Store(hn::Add(hn::Load(kF, partial), e), kF, partial);
+    for (int32 v = 0; v < kCount; ++v) {
+      const int32 at = column + v * kLanes;
+      hn::StoreU(x[v], kF, to.scores + at);
+      float* partial = partials + at % numerics::kRowPartials;
+      hn::Store(hn::Add(hn::Load(kF, partial), x[v]), kF, partial);
+    }
   });
   const VF sum = hn::Set(kF, sum_neighbours(partials, num_partials));
   for (int32 column = 0; column < num; column += kLanes) {
@@ -121,27 +154,19 @@ void softmax(const float* logits, int32 num, const Buffers& to) {
 // Scores that are softmaxes; what is ranked are the logits with their bias.
 Found score_softmax(const float* logits, const float* bias, int32 num, const Buffers& to) {
   VI largest_logit = hn::Zero(kI);
-  VI largest_ranked = hn::Zero(kI);
   for_each_vector(logits, num, 0.0f, [&](int32 column, VF x) HWY_ATTR {
     largest_logit = max_magnitude(largest_logit, x);
-    VF z = x;
-    if (bias != nullptr) {
-      const VF b = column + kLanes <= num ? hn::LoadU(kF, bias + column)
-                                          : load_tail(bias + column, num - column, 0.0f);
-      z = hn::Add(x, b);
-    }
-    hn::StoreU(z, kF, to.ranked + column);
-    largest_ranked = max_magnitude(largest_ranked, z);
+    hn::StoreU(x, kF, to.ranked + column);
   });
-  const VI inf = hn::Set(kI, static_cast<int32>(numerics::kInfBits));
-  const Found found{hn::AllTrue(kI, hn::Lt(largest_logit, inf)),
-                    !hn::AllFalse(kI, hn::Gt(largest_ranked, inf)),
-                    !hn::AllTrue(kI, hn::Lt(largest_ranked, inf))};
+  const Found found = found_in(
+      largest_logit, bias == nullptr ? hn::Zero(kI) : rank(to.ranked, bias, num, to.ranked));
   if (found.is_finite) softmax(logits, num, to);
   return found;
 }
 
-// The two largest of a group.
+static_assert(kLanes == 4 || kLanes == 8 || kLanes == 16);
+
+// The two largest of a group, by lanes.
 struct TopTwo {
   VF first;
   VF second;
@@ -166,18 +191,16 @@ float top_two_sum(const float* values, int32 num) {
   TopTwo two{lowest, lowest};
   for_each_vector(values, num, -std::numeric_limits<float>::infinity(),
                   [&](int32, VF x) HWY_ATTR { two = merge(two, x, lowest); });
-  alignas(64) float first[kLanes];
-  alignas(64) float second[kLanes];
-  hn::Store(two.first, kF, first);
-  hn::Store(two.second, kF, second);
-  for (int32 half = kLanes / 2; half > 0; half /= 2) {
-    for (int32 i = 0; i < half; ++i) {
-      const float least_first = std::min(first[i], first[i + half]);
-      first[i] = std::max(first[i], first[i + half]);
-      second[i] = std::max(least_first, std::max(second[i], second[i + half]));
-    }
+  // Lanes with their mirror images, in blocks that double.
+  two = merge(two, hn::Reverse2(kF, two.first), hn::Reverse2(kF, two.second));
+  two = merge(two, hn::Reverse4(kF, two.first), hn::Reverse4(kF, two.second));
+  if constexpr (kLanes >= 8) {
+    two = merge(two, hn::Reverse8(kF, two.first), hn::Reverse8(kF, two.second));
   }
-  return first[0] + second[0];
+  if constexpr (kLanes == 16) {
+    two = merge(two, hn::Reverse(kF, two.first), hn::Reverse(kF, two.second));
+  }
+  return hn::GetLane(hn::Add(two.first, two.second));
 }
 
 // Leaves -Inf to be ranked where a group of experts is not among the best. All numbers are finite.
@@ -281,10 +304,10 @@ Found score_row(const MoeTopkGateShape& shape, const float* logits, const float*
   }
   if (shape.scoring == kScoringSigmoid) {
     return score(logits, bias, shape.num_experts, to,
-                 [](VF x) HWY_ATTR { return lanes::sigmoid(kF, x); });
+                 [](auto& x) HWY_ATTR { lanes::sigmoid(kF, x); });
   }
   return score(logits, bias, shape.num_experts, to,
-               [](VF x) HWY_ATTR { return lanes::sqrt_softplus(kF, x); });
+               [](auto& x) HWY_ATTR { lanes::sqrt_softplus(kF, x); });
 }
 
 }  // namespace
