@@ -4,6 +4,16 @@
 #include "runtime/ascend/launch.h"
 
 namespace tilekernels::ascend {
+namespace cast_kernel {
+
+extern template void run_as<kDTypeF32>(const CastArgs&, const CastShape&, const Tile&);
+extern template void run_as<kDTypeF16>(const CastArgs&, const CastShape&, const Tile&);
+extern template void run_as<kDTypeBF16>(const CastArgs&, const CastShape&, const Tile&);
+extern template void run_as<kDTypeE4M3>(const CastArgs&, const CastShape&, const Tile&);
+extern template void run_as<kDTypeE2M1x2>(const CastArgs&, const CastShape&, const Tile&);
+
+}  // namespace cast_kernel
+
 namespace {
 
 using cast_kernel::plan;

@@ -17,6 +17,7 @@
 
 // What marks functions for the NPU's compiler
 #define TILEKERNELS_CORE inline    // core code
+#define TILEKERNELS_CORE_PART      // templates of core code that a host may compile elsewhere
 #define TILEKERNELS_VF inline      // a vector function
 #define TILEKERNELS_CALLEE inline  // called by vector functions
 

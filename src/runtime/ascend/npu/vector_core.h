@@ -5,6 +5,7 @@
 #include "basic_api/kernel_vec_intf.h"
 
 #define TILEKERNELS_CORE __aicore__ inline
+#define TILEKERNELS_CORE_PART __aicore__ inline
 #define TILEKERNELS_VF __simd_vf__ inline
 #define TILEKERNELS_CALLEE __simd_callee__ inline
 
