@@ -46,7 +46,7 @@ inline double exact_sqrt_softplus(double x) {
 inline const Activation kActivations[] = {
     {"exp_f32", numerics::exp_f32, [](double x) { return std::exp(x); }, 0.99, -105, 89, 0},
     {"sqrt_softplus", numerics::sqrt_softplus, exact_sqrt_softplus, 2.41, -212, 3.5e38, 3},
-    {"sigmoid", numerics::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 2.3, -105, 20,
+    {"sigmoid", numerics::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 2.49, -105, 20,
      0},
 };
 
