@@ -12,6 +12,7 @@ namespace tilekernels {
 namespace {
 
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMaxRow = int64_t{1} << 30;  // with what a kernel reads ahead below 2^31
 constexpr int64_t kMaxFusedTopk = 32;
 
 constexpr KernelTable<ExpandToFusedArgs, ExpandToFusedShape> table(std::string_view op) {
@@ -31,7 +32,7 @@ constexpr auto kExpandToFusedWithSf = table("expand_to_fused_with_sf");
 TensorSpec check_rows(const Check& check, const TensorSpec& x, const TensorSpec& token_topk_to_pos,
                       const TensorSpec& pos_to_expert) {
   check.rows("x", x);
-  check.range("hidden bytes", x.size(1) * size_bytes(x.dtype), 0, kMaxExtent);
+  check.range("hidden bytes", x.size(1) * size_bytes(x.dtype), 0, kMaxRow);
   check.rank("token_topk_to_pos", token_topk_to_pos, 2);
   check.dtype("token_topk_to_pos", token_topk_to_pos, {DType::kI32});
   check.range("num_topk", token_topk_to_pos.size(1), 1, kMaxFusedTopk);

@@ -31,7 +31,8 @@ struct Span {
 // The entries of a warp of this block.
 inline Span warp_entries(const GetFusedMappingArgs& args, int32 warp) {
   const int64 per_warp = args.part / kWarps;
-  const int64 begin = int64{blockIdx.x} * args.part + warp * per_warp;
+  const int64 block = kTile.phase == kMapAtOnce ? 0 : blockIdx.x;
+  const int64 begin = block * args.part + warp * per_warp;
   return {numerics::min_of(begin, args.num_entries),
           numerics::min_of(begin + per_warp, args.num_entries)};
 }
@@ -205,6 +206,7 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
     return;
   }
   const int32 cut = lay_out(args, places, sums, &first_cut);
+  if (kTile.phase == kMapAtOnce && blockIdx.x > 0) return;
   place_entries(args, places[threadIdx.x / device::kWarpLanes], cut);
 }
 

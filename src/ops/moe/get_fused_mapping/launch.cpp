@@ -15,7 +15,9 @@ extern const Text get_fused_mapping_text;
 
 namespace {
 
-constexpr int64 kOneBlockEntries = 4096;
+constexpr int64 kFewEntries = 4096;
+constexpr int64 kPadPositions = 2048;  // worth a block
+constexpr int64 kMostPadBlocks = 16;
 constexpr int64 kPartEntries = 1024;    // of many, worth a block
 constexpr int64 kMostCounts = 1 << 15;  // that every block reads
 
@@ -37,10 +39,11 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   };
   const int64 most_blocks = std::min<int64>(num_sms(text, where), kMostCounts / shape.num_experts);
   int64 blocks = std::min(most_blocks, numerics::ceil_div(args.num_entries, kPartEntries));
-  if (args.num_entries <= kOneBlockEntries || blocks <= 1) {
+  if (args.num_entries <= kFewEntries || blocks <= 1) {
     const int32 warps = num_warps(16, shape);
     mine.part = numerics::align_up(args.num_entries, 32 * warps);
-    return run(1, {kMapInOneBlock, warps});
+    const int64 padding = numerics::ceil_div(args.num_expanded, kPadPositions);
+    return run(std::clamp<int64>(padding, 1, kMostPadBlocks), {kMapAtOnce, warps});
   }
   const int32 warps = num_warps(8, shape);
   mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * warps);

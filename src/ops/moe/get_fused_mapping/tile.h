@@ -6,8 +6,9 @@
 
 namespace tilekernels {
 
-// Few entries take one block; of many, blocks count a part each, then place it.
-constexpr int32 kMapInOneBlock = 0;
+// Few entries take one launch, in which every block counts all of them, one places them, and the
+// others share the padding. Of many, blocks count a part each, then place it.
+constexpr int32 kMapAtOnce = 0;
 constexpr int32 kMapCount = 1;
 constexpr int32 kMapPlace = 2;
 
