@@ -260,7 +260,7 @@ const OpRegistration kMoeTopkGate(
       out.scores = given[kScores];
       moe_topk_gate_forward_out(out, arrays.at(0), parameters.num_topk, parameters.options,
                                 gate_inputs<MoeTopkGateInputs>(given),
-                                call.options(arrays[0].device));
+                                call.options(arrays.at(0).device));
     });
 
 // The bits of top2_sum_gate.
@@ -314,7 +314,7 @@ const OpRegistration kTop2SumGate(
       const Top2Parameters parameters = take_top2_parameters(call);
       const Optionals<TensorView> given = spread(arrays, 2, parameters.given, kNumTop2Bits);
       top2_sum_gate_out(out, arrays.at(0), arrays.at(1), parameters.num_topk, parameters.options,
-                        top2_inputs<Top2SumGateInputs>(given), call.options(arrays[0].device));
+                        top2_inputs<Top2SumGateInputs>(given), call.options(arrays.at(0).device));
     });
 
 const OpRegistration kGroupCount(

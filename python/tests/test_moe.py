@@ -149,6 +149,11 @@ def test_moe_topk_gate_refuses(backend):
         moe.moe_topk_gate(logits, 2, unmapped_topk_idx=unmapped, backend=backend)
     with pytest.raises(ValueError, match=r"scores must be f32 \(4, 16\)"):
         moe.moe_topk_gate(logits, 2, scores=numpy.zeros((4, 15), numpy.float32), backend=backend)
+    two = (numpy.zeros((4, 2), numpy.int64), numpy.zeros((4, 2), numpy.float32))
+    for out in ((), two[:1], (*two, two[1]), two[0]):
+        with pytest.raises(ValueError, match=r"^\[moe_topk_gate\] out must be a tuple \(topk_idx, "
+                                             r"topk_weights\), got (\d arrays|ndarray)$"):
+            moe.moe_topk_gate(logits, 2, out=out, backend=backend)
     with pytest.raises(ValueError, match=r"must be given together, got image_bias alone"):
         moe.moe_topk_gate(logits, 2, image_bias=numpy.zeros(16, numpy.float32), backend=backend)
     with pytest.raises(ValueError, match=r"num_topk must be in 1\.\.16, got 17"):

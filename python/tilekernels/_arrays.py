@@ -361,6 +361,8 @@ class Op:
 
     def _run(self, arrays: tuple, parameters: tuple, backend: Optional[str],
              out: Optional[tuple]) -> Sequence[Any]:
+        if out is not None:
+            self._check_outputs(out)
         first = arrays[0] if out is None else (*arrays, *out)[0]
         kind = type(first)
         framework = _by_type.get(kind) or _framework(self._op, self._first, first)
@@ -389,6 +391,13 @@ class Op:
             targets += (tensor, geometry[0])
         self._out(*targets, *tensors, *parameters, backend)
         return out
+
+    def _check_outputs(self, out: Any) -> None:
+        if isinstance(out, (tuple, list)) and len(out) == len(self._outputs):
+            return
+        names = ", ".join(name for name, _ in self._outputs)
+        given = f"{len(out)} arrays" if isinstance(out, (tuple, list)) else type(out).__name__
+        raise ValueError(f"[{self._op}] out must be a tuple ({names}), got {given}")
 
     def _check_framework(self, framework: Any, name: str, array: Any) -> None:
         if (_by_type.get(type(array)) or _framework(self._op, name, array)) is not framework:
