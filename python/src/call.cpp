@@ -110,7 +110,13 @@ TensorSpec PyCall::spec() {
 
 DType PyCall::dtype() { return static_cast<DType>(as_any(take()).cast<int64_t>()); }
 
-bool PyCall::flag() { return as_any(take()).cast<bool>(); }
+bool PyCall::flag() {
+  const auto value = as_any(take()).cast<int64_t>();
+  if (value != 0 && value != 1) {
+    throw ffi::Error("TypeError", std::string("[") + op_ + "] a flag must be True or False", "");
+  }
+  return value == 1;
+}
 
 int PyCall::integer(const char* argument) {
   const auto value = as_any(take()).cast<int64_t>();

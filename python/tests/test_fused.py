@@ -138,3 +138,16 @@ def test_reduce_refuses(backend):
         moe.reduce_fused(x, None, positions, sf=numpy.ones(1, numpy.float32), backend=backend)
     with pytest.raises(tilekernels.DataError, match=r"^\[reduce_fused\] token_topk_to_pos "):
         moe.reduce_fused(x, None, positions + 4, backend=backend)
+
+
+def test_flags_are_true_or_false(backend):
+    topk_idx = numpy.zeros((2, 2), numpy.int64)
+    for value in (2, "yes", None, 1.0):
+        with pytest.raises(ValueError, match=r"^\[get_fused_mapping\] force_no_sync must be True or "
+                                             rf"False, got {value!r}$"):
+            moe.get_fused_mapping(topk_idx, 4, 0, 1, value, backend=backend)
+        x = (numpy.zeros((2, 32), numpy.int8), numpy.zeros((2, 2), numpy.float32))
+        maps = (numpy.zeros((2, 2), numpy.int32), numpy.zeros(4, numpy.int32))
+        with pytest.raises(ValueError, match=r"use_tma_aligned_col_major_sf must be True or False, "
+                                             rf"got {value!r}$"):
+            moe.expand_to_fused_with_sf(x, 32, *maps, value, backend=backend)

@@ -172,6 +172,8 @@ def get_fused_mapping(topk_idx: Any, num_experts: int, num_expanded_tokens: int,
 
     Source: TileKernels `get_fused_mapping`, whose order depends on the number of SMs.
     """
+    force_no_sync = flag("get_fused_mapping", "force_no_sync", force_no_sync)
+    with_psum = flag("get_fused_mapping", "with_psum", with_psum)
     parameters = (num_experts, num_expanded_tokens, alignment)
     arrays = _get_fused_mapping((topk_idx,), parameters, backend)
     by_pos = arrays[:3]
