@@ -447,4 +447,23 @@ TensorSpec inplace_unique_group_indices_spec(const TensorSpec& group_indices, in
 void inplace_unique_group_indices_out(const TensorView& group_indices, int num_groups,
                                       const Call& call = {});
 
+/// The groups of experts with the best scores.
+///
+/// Args:
+///   scores: (num_tokens, num_groups, group_size) f32, contiguous, finite; num_groups in 1..32.
+///   num_topk_sum: best scores of a group that make up its value, 1 or 2, at most group_size.
+///   num_topk_groups: groups per token, in 1..num_groups.
+/// Returns: group_idx (num_tokens, num_topk_groups) i64, contiguous.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with a
+///   score that is not finite (its ids are still distinct and in range, other rows are right).
+/// Numerics: a value is the best score, or the sum of the two best, rounded once; ids by descending
+///   value, equal values by ascending index, -0 equal to +0; NaN ranks below every number.
+/// Source: TileKernels `topk_sum_and_topk_group_idx`.
+Tensor topk_sum_and_topk_group_idx(const TensorView& scores, int num_topk_sum, int num_topk_groups,
+                                   const Call& call = {});
+TensorSpec topk_sum_and_topk_group_idx_spec(const TensorSpec& scores, int num_topk_sum,
+                                            int num_topk_groups);
+void topk_sum_and_topk_group_idx_out(const TensorView& group_idx, const TensorView& scores,
+                                     int num_topk_sum, int num_topk_groups, const Call& call = {});
+
 }  // namespace tilekernels

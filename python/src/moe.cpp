@@ -379,5 +379,22 @@ const OpRegistration kInplaceUniqueGroupIndices(
                                        call.options(group_indices.device));
     });
 
+const OpRegistration kTopkSumAndTopkGroupIdx(
+    "topk_sum_and_topk_group_idx", "topk_sum_and_topk_group_idx",
+    [](PyCall& call) {
+      const TensorSpec scores = call.spec();
+      const int num_topk_sum = call.integer("num_topk_sum");
+      const int num_topk_groups = call.integer("num_topk_groups");
+      call.give({topk_sum_and_topk_group_idx_spec(scores, num_topk_sum, num_topk_groups)});
+    },
+    [](PyCall& call) {
+      const TensorView group_idx = call.tensor();
+      const TensorView scores = call.tensor();
+      const int num_topk_sum = call.integer("num_topk_sum");
+      const int num_topk_groups = call.integer("num_topk_groups");
+      topk_sum_and_topk_group_idx_out(group_idx, scores, num_topk_sum, num_topk_groups,
+                                      call.options(scores.device));
+    });
+
 }  // namespace
 }  // namespace tilekernels::python

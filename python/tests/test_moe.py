@@ -260,3 +260,21 @@ def test_inplace_unique_group_indices_refuses(backend):
         moe.inplace_unique_group_indices(indices, 8, backend=backend)
     assert caught.value.row == 1
     assert indices.tolist() == [[0, -1, -1, -1], [0, -1, -1, 8]]
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 65])
+@pytest.mark.parametrize("num_groups,group_size", [(8, 32), (12, 6), (32, 3)])
+@pytest.mark.parametrize("num_topk_sum", [1, 2])
+def test_topk_sum_and_topk_group_idx(num_tokens, num_groups, group_size, num_topk_sum, backend):
+    rng = numpy.random.default_rng(num_groups)
+    scores = rng.standard_normal((num_tokens, num_groups, group_size), numpy.float32)
+    scores[::3] = numpy.round(scores[::3])  # ties
+    best = -numpy.sort(-scores, axis=2)
+    values = best[:, :, 0] if num_topk_sum == 1 else best[:, :, 0] + best[:, :, 1]
+    expected = numpy.argsort(-(values + 0.0), axis=1, kind="stable")[:, :4].astype(numpy.int64)
+    got = moe.topk_sum_and_topk_group_idx(scores, num_topk_sum, 4, backend=backend)
+    same_bytes(got, numpy.ascontiguousarray(expected))
+    if num_tokens == 65:
+        scores[41, 1, 0] = numpy.nan
+        with pytest.raises(tilekernels.DataError, match="scores must be finite.*row 41"):
+            moe.topk_sum_and_topk_group_idx(scores, num_topk_sum, 4, backend=backend)

@@ -21,6 +21,9 @@ _aux_fi = Op("aux_fi", "aux_fi", ["topk_idx"], ["fi"],
 _mask_indices_by_tp = Op("mask_indices_by_tp", "mask_indices_by_tp", ["indices"], ["masked"],
                          parameters=[("n", integer), ("num_ep_ranks", integer),
                                      ("tp_rank", integer), ("num_tp_ranks", integer)])
+_topk_sum_and_topk_group_idx = Op(
+    "topk_sum_and_topk_group_idx", "topk_sum_and_topk_group_idx", ["scores"], ["group_idx"],
+    parameters=[("num_topk_sum", integer), ("num_topk_groups", integer)])
 _inplace_unique_group_indices = InPlaceOp(
     "inplace_unique_group_indices", "inplace_unique_group_indices", ["group_indices"],
     parameters=[("num_groups", integer)])
@@ -505,3 +508,30 @@ def inplace_unique_group_indices(group_indices: Any, num_groups: int, *,
     Source: TileKernels `inplace_unique_group_indices`.
     """
     _inplace_unique_group_indices((group_indices,), (), (num_groups,), backend)
+
+
+def topk_sum_and_topk_group_idx(scores: Any, num_topk_sum: int, num_topk_groups: int, *,
+                                backend: Optional[str] = None) -> Any:
+    """The groups of experts with the best scores.
+
+    Args:
+        scores: (num_tokens, num_groups, group_size) float32, contiguous, finite; num_groups in
+            1..32.
+        num_topk_sum: Best scores of a group that make up its value, 1 or 2, at most group_size.
+        num_topk_groups: Groups per token, in 1..num_groups.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        group_idx (num_tokens, num_topk_groups) int64, contiguous.
+
+    Raises:
+        ValueError: Shape, dtype, stride or range.
+        DataError: A row holds a score that is not finite (its ids are still distinct and in range,
+            other rows are right).
+
+    Numerics: a value is the best score, or the sum of the two best, rounded once; ids by descending
+    value, equal values by ascending index, -0 equal to +0; NaN ranks below every number.
+
+    Source: TileKernels `topk_sum_and_topk_group_idx`.
+    """
+    return _topk_sum_and_topk_group_idx((scores,), (num_topk_sum, num_topk_groups), backend)[0]

@@ -50,6 +50,8 @@ const char* const kCases[] = {
     "mask_indices_by_tp/tokens=1031,topk=9,n=288,ep=8,tp=0of1,i32",
     "mask_indices_by_tp/many-faults,i64",
     "inplace_unique_group_indices/many-faults",
+    "topk_sum_and_topk_group_idx/tokens=67,groups=8x32,sum=2,topk_groups=4",
+    "topk_sum_and_topk_group_idx/tokens=3,groups=2x1500,sum=2,topk_groups=1",
     "per_token_cast/tokens=5,hidden=160,x=f32,fmt=e2m1,block=1x32,sf=ue8m0-colpacked",
     "per_token_cast/tokens=3,hidden=192,x=bf16,fmt=e4m3,block=1x128,sf=f32-row",
     "per_token_cast/tokens=17,hidden=96,x=f16,fmt=e2m1,block=1x64,sf=ue8m0-col-ascend",

@@ -1,0 +1,45 @@
+// topk_sum_and_topk_group_idx: launch plans of the compiled backends.
+#include "runtime/ascend/launch.h"
+#include "ops/moe/topk_sum_and_topk_group_idx/ascend.h"
+#include "ops/moe/topk_sum_and_topk_group_idx/op.h"
+#include "ops/moe/topk_sum_and_topk_group_idx/tile.h"
+#include "runtime/cuda/launch.h"
+
+namespace tilekernels {
+namespace cuda {
+
+extern const Text topk_sum_and_topk_group_idx_text;
+
+void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
+                                 const TopkSumAndTopkGroupIdxShape& shape, const Launch& where) {
+  constexpr int32 kMaxWarps = 4;
+  // Lanes that load side by side take whole sectors of 32 bytes, and all when there are few groups.
+  TopkSumAndTopkGroupIdxTile tile{.lanes = 1};
+  while (tile.lanes < 32 && tile.lanes < shape.group_size &&
+         (tile.lanes < 8 || tile.lanes * shape.num_groups < 32)) {
+    tile.lanes *= 2;
+  }
+  const bool is_small =
+      args.num_tokens <= int64{2} * num_sms(topk_sum_and_topk_group_idx_text, where);
+  const int64 warps = is_small ? 1 : kMaxWarps;
+  launch(topk_sum_and_topk_group_idx_text,
+         {.grid = {numerics::ceil_div(args.num_tokens, warps)}, .block = {32 * warps}}, args, shape,
+         tile, where);
+}
+
+}  // namespace cuda
+
+namespace ascend {
+
+extern const Text topk_sum_and_topk_group_idx_text;
+
+void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
+                                 const TopkSumAndTopkGroupIdxShape& shape, const Launch& where) {
+  using namespace topk_sum_and_topk_group_idx_kernel;
+  static_assert(ub_bytes() <= kUbBytes);
+  launch<run>(topk_sum_and_topk_group_idx_text,
+              numerics::ceil_div(args.num_tokens, rows_of_tile(shape)), args, shape, where);
+}
+
+}  // namespace ascend
+}  // namespace tilekernels
