@@ -43,6 +43,48 @@ bool get_check_data();
 void set_pdl(bool enabled);
 bool get_pdl();
 
+/// Whether this machine has the device file of Ascend's driver, /dev/davinci_manager; looked up
+/// once. The NPU need not be usable: `backends()` says that.
+bool is_ascend();
+/// The kind of accelerator that functions below ask for when no device is named: kAscend if
+/// `is_ascend()`, else kCuda.
+DeviceType get_device();
+
+/// Multiprocessors of a CUDA device, each device asked once. Of kAscend the cube cores, which are
+/// half the vector cores, of the machine model.
+/// Errors: std::invalid_argument for host memory and for a device that is not there; BackendError,
+///   or Unsupported in a build without the cuda backend, where there is no driver to ask.
+int get_device_num_sms(std::optional<Device> device = {});
+/// Limits the grids of persistent kernels to so many multiprocessors, on an Ascend machine model
+/// the vector cores to twice as many; no result depends on it. Kernels that give each row or block
+/// of its own a thread block are not persistent and not limited. Of today's kernels it limits those
+/// of `group_count`, `aux_fi` and whatever asks the device's number for its grid. Errors:
+/// std::invalid_argument unless 1 <= num_sms <= get_device_num_sms(); as that function.
+void set_num_sms(int num_sms);
+/// The number in force on a device: its own, or what `set_num_sms` limits it to.
+int get_num_sms(std::optional<Device> device = {});
+/// The same number: AI cores and cube cores.
+int get_num_ai_cores(std::optional<Device> device = {});
+int get_num_cube_cores(std::optional<Device> device = {});
+/// Twice that number: an AI core has two vector cores.
+int get_num_vec_cores(std::optional<Device> device = {});
+/// Bytes of shared memory of a CUDA multiprocessor. Errors: as get_device_num_sms; for kAscend
+/// std::invalid_argument, it has none.
+int get_max_smem_per_sm(std::optional<Device> device = {});
+/// Bytes of on-core buffer of an Ascend 950 vector core that a kernel may take: 216 KiB if it has
+/// SIMT parts, whose cache takes the rest, else 248 KiB.
+int get_max_ub_per_vector_core(bool use_simt = true);
+
+/// Rows to which SwiGLU's experts are aligned unless a call says otherwise; 128 at the start.
+/// Errors: std::invalid_argument unless in 1..2^20.
+void set_token_alignment(int token_alignment);
+int get_token_alignment();
+
+/// Asks for deterministic algorithms. All of this library's are, whether it was asked or not: kept
+/// for callers of the reference package. Off at the start.
+void use_deterministic_algorithms(bool enabled);
+bool get_deterministic_algorithms();
+
 /// The smallest amax from which a scaling factor is computed, by format of the data (`kE4M3` or
 /// `kE2M1x2`) and whether the scales are e4m3. Defaults: 1e-4 and 448·2^-9 for e4m3, 6·2^-126 and
 /// 6·2^-9 for e2m1.

@@ -1,6 +1,9 @@
 // Registers the settings and the facts about this machine.
 #include "tilekernels/config.h"
 
+#include <charconv>
+#include <string>
+
 #include "call.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/stream.h"
@@ -58,6 +61,60 @@ const Registration kGetCheckData("get_check_data", "get_check_data",
 
 const Registration kSetPdl("set_pdl", "set_pdl", [](PyCall& call) { set_pdl(call.flag()); });
 const Registration kGetPdl("get_pdl", "get_pdl", [](PyCall& call) { call.give(get_pdl()); });
+
+// "cuda", "cuda:1", "npu", "npu:0", or nothing.
+std::optional<Device> maybe_device(PyCall& call) {
+  const std::optional<std::string> text = call.maybe_text();
+  if (!text) return std::nullopt;
+  const size_t colon = text->find(':');
+  const std::string kind = text->substr(0, colon);
+  int32_t index = 0;
+  bool is_legal = kind == "cuda" || kind == "npu";
+  if (colon != std::string::npos) {
+    const char* const end = text->data() + text->size();
+    const auto [rest, error] = std::from_chars(text->data() + colon + 1, end, index);
+    is_legal = is_legal && error == std::errc() && rest == end;
+  }
+  if (!is_legal) call.refuse("device", "must be cuda, cuda:N, npu or npu:N", *text);
+  return Device{kind == "cuda" ? DeviceType::kCuda : DeviceType::kAscend, index};
+}
+
+const Registration kIsAscend("is_ascend", "is_ascend",
+                             [](PyCall& call) { call.give(is_ascend()); });
+const Registration kGetDevice("get_device", "get_device", [](PyCall& call) {
+  call.give(std::optional<std::string>(get_device() == DeviceType::kAscend ? "npu" : "cuda"));
+});
+const Registration kGetDeviceNumSms("get_device_num_sms", "get_device_num_sms", [](PyCall& call) {
+  call.give(int64_t{get_device_num_sms(maybe_device(call))});
+});
+const Registration kSetNumSms("set_num_sms", "set_num_sms",
+                              [](PyCall& call) { set_num_sms(call.integer("num_sms")); });
+const Registration kGetNumSms("get_num_sms", "get_num_sms", [](PyCall& call) {
+  call.give(int64_t{get_num_sms(maybe_device(call))});
+});
+const Registration kGetMaxSmem("get_max_smem_per_sm", "get_max_smem_per_sm", [](PyCall& call) {
+  call.give(int64_t{get_max_smem_per_sm(maybe_device(call))});
+});
+const Registration kGetMaxUb("get_max_ub_per_vector_core", "get_max_ub_per_vector_core",
+                             [](PyCall& call) {
+                               call.give(int64_t{get_max_ub_per_vector_core(call.flag())});
+                             });
+const Registration kSetTokenAlignment("set_token_alignment", "set_token_alignment",
+                                      [](PyCall& call) {
+                                        set_token_alignment(call.integer("token_alignment"));
+                                      });
+const Registration kGetTokenAlignment("get_token_alignment", "get_token_alignment",
+                                      [](PyCall& call) {
+                                        call.give(int64_t{get_token_alignment()});
+                                      });
+const Registration kUseDeterministic("use_deterministic_algorithms", "use_deterministic_algorithms",
+                                     [](PyCall& call) {
+                                       use_deterministic_algorithms(call.flag());
+                                     });
+const Registration kGetDeterministic("get_deterministic_algorithms", "get_deterministic_algorithms",
+                                     [](PyCall& call) {
+                                       call.give(get_deterministic_algorithms());
+                                     });
 
 const Registration kSetAmaxClamp("set_amax_clamp_for_quant", "set_amax_clamp_for_quant",
                                  [](PyCall& call) {

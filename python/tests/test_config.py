@@ -73,6 +73,34 @@ def test_pdl():
     assert config.get_pdl() is True
 
 
+def test_token_alignment_and_determinism():
+    assert config.get_token_alignment() == 128
+    config.set_token_alignment(64)
+    assert config.get_token_alignment() == 64
+    with pytest.raises(ValueError, match=r"token_alignment must be in 1\.\.1048576, got 0$"):
+        config.set_token_alignment(0)
+    assert config.get_deterministic_algorithms() is False
+    config.use_deterministic_algorithms(True)
+    assert config.get_deterministic_algorithms() is True
+    config.reset_runtime_config()
+    assert config.get_token_alignment() == 128
+
+
+def test_facts():
+    assert config.get_device() == ("npu" if config.is_ascend() else "cuda")
+    assert config.get_device_num_sms("npu") == config.get_num_sms("npu:0") == 32
+    assert config.get_num_ai_cores("npu") == config.get_num_cube_cores("npu") == 32
+    assert config.get_num_vec_cores("npu") == 64
+    assert config.get_max_ub_per_vector_core() == 216 * 1024
+    assert config.get_max_ub_per_vector_core(use_simt=False) == 248 * 1024
+    with pytest.raises(ValueError, match=r"device must be cuda, cuda:N, npu or npu:N, got cuda:x$"):
+        config.get_num_sms("cuda:x")
+    cuda = config.backends()[2]
+    if not cuda.available and "driver is missing" in cuda.detail:
+        with pytest.raises(tilekernels.BackendError, match="driver is missing"):
+            config.get_num_sms("cuda")
+
+
 def test_amax_clamps():
     start = {("e4m3", False): 1e-4, ("e4m3", True): 0.875, ("e2m1", False): 6 * 2.0**-126,
              ("e2m1", True): 6 * 2.0**-9}

@@ -12,7 +12,11 @@ from ._arrays import format_number
 __all__ = [
     "BackendStatus", "backends", "set_backend", "get_backend", "set_num_threads",
     "get_num_threads", "cpu_targets", "set_cpu_target", "get_cpu_target", "set_check_data",
-    "get_check_data", "set_pdl", "get_pdl", "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
+    "get_check_data", "set_pdl", "get_pdl", "is_ascend", "get_device", "get_device_num_sms",
+    "set_num_sms", "get_num_sms", "get_num_ai_cores", "get_num_cube_cores", "get_num_vec_cores",
+    "get_max_smem_per_sm", "get_max_ub_per_vector_core", "set_token_alignment",
+    "get_token_alignment", "use_deterministic_algorithms", "get_deterministic_algorithms",
+    "set_amax_clamp_for_quant", "get_amax_clamp_for_quant",
     "cache_dir", "set_cache_dir", "set_log_hook", "reset_runtime_config", "check_errors",
 ]
 
@@ -28,6 +32,17 @@ _set_check_data = _native.function("set_check_data")
 _get_check_data = _native.function("get_check_data")
 _set_pdl = _native.function("set_pdl")
 _get_pdl = _native.function("get_pdl")
+_is_ascend = _native.function("is_ascend")
+_get_device = _native.function("get_device")
+_get_device_num_sms = _native.function("get_device_num_sms")
+_set_num_sms = _native.function("set_num_sms")
+_get_num_sms = _native.function("get_num_sms")
+_get_max_smem_per_sm = _native.function("get_max_smem_per_sm")
+_get_max_ub_per_vector_core = _native.function("get_max_ub_per_vector_core")
+_set_token_alignment = _native.function("set_token_alignment")
+_get_token_alignment = _native.function("get_token_alignment")
+_use_deterministic_algorithms = _native.function("use_deterministic_algorithms")
+_get_deterministic_algorithms = _native.function("get_deterministic_algorithms")
 _set_amax_clamp = _native.function("set_amax_clamp_for_quant")
 _get_amax_clamp = _native.function("get_amax_clamp_for_quant")
 _check_errors = _native.function("check_errors")
@@ -128,6 +143,106 @@ def set_pdl(enabled: bool) -> None:
 def get_pdl() -> bool:
     """Whether CUDA kernels are launched with programmatic dependent launch."""
     return _get_pdl()
+
+
+def is_ascend() -> bool:
+    """Whether this machine has the device file of Ascend's driver, /dev/davinci_manager; looked up
+    once. The NPU need not be usable: `backends()` says that."""
+    return _is_ascend()
+
+
+def get_device() -> str:
+    """The kind of accelerator that functions below ask for when no device is named: "npu" if
+    `is_ascend()`, else "cuda"."""
+    return str(_get_device())
+
+
+def get_device_num_sms(device: Optional[str] = None) -> int:
+    """Multiprocessors of a CUDA device, each device asked once. Of "npu" the cube cores, which are
+    half the vector cores, of the machine model.
+
+    Args:
+        device: "cuda", "cuda:1" or "npu"; None takes `get_device()`.
+
+    Raises:
+        ValueError: Another name, or a device that is not there.
+        RuntimeError: There is no driver to ask (NotImplementedError: a build without cuda).
+    """
+    return _get_device_num_sms(maybe_text("get_device_num_sms", "device", device))
+
+
+def set_num_sms(num_sms: int) -> None:
+    """Limits the grids of persistent kernels to so many multiprocessors, on an Ascend machine model
+    the vector cores to twice as many; no result depends on it.
+
+    Kernels that give each row or block of its own a thread block are not persistent and not
+    limited. Of today's kernels it limits those of `group_count`, `aux_fi` and whatever asks the
+    device's number for its grid.
+
+    Raises:
+        ValueError: Unless 1 <= num_sms <= get_device_num_sms().
+        RuntimeError: As `get_device_num_sms`.
+    """
+    _set_num_sms(integer("set_num_sms", "num_sms", num_sms))
+
+
+def get_num_sms(device: Optional[str] = None) -> int:
+    """The number in force on a device: its own, or what `set_num_sms` limits it to."""
+    return _get_num_sms(maybe_text("get_num_sms", "device", device))
+
+
+def get_num_ai_cores(device: Optional[str] = None) -> int:
+    """The same as `get_num_sms`."""
+    return get_num_sms(device)
+
+
+def get_num_cube_cores(device: Optional[str] = None) -> int:
+    """The same as `get_num_sms`."""
+    return get_num_sms(device)
+
+
+def get_num_vec_cores(device: Optional[str] = None) -> int:
+    """Twice `get_num_sms`: an AI core has two vector cores."""
+    return 2 * get_num_sms(device)
+
+
+def get_max_smem_per_sm(device: Optional[str] = None) -> int:
+    """Bytes of shared memory of a CUDA multiprocessor.
+
+    Raises: as `get_device_num_sms`; ValueError for "npu", which has none.
+    """
+    return _get_max_smem_per_sm(maybe_text("get_max_smem_per_sm", "device", device))
+
+
+def get_max_ub_per_vector_core(use_simt: bool = True) -> int:
+    """Bytes of on-core buffer of an Ascend 950 vector core that a kernel may take: 216 KiB if it
+    has SIMT parts, whose cache takes the rest, else 248 KiB."""
+    return _get_max_ub_per_vector_core(flag("get_max_ub_per_vector_core", "use_simt", use_simt))
+
+
+def set_token_alignment(token_alignment: int) -> None:
+    """Rows to which SwiGLU's experts are aligned unless a call says otherwise; 128 at the start.
+
+    Raises:
+        ValueError: Unless in 1..2**20.
+    """
+    _set_token_alignment(integer("set_token_alignment", "token_alignment", token_alignment))
+
+
+def get_token_alignment() -> int:
+    """The alignment in force."""
+    return _get_token_alignment()
+
+
+def use_deterministic_algorithms(enabled: bool) -> None:
+    """Asks for deterministic algorithms. All of this library's are, whether it was asked or not:
+    kept for callers of the reference package. Off at the start."""
+    _use_deterministic_algorithms(flag("use_deterministic_algorithms", "enabled", enabled))
+
+
+def get_deterministic_algorithms() -> bool:
+    """Whether deterministic algorithms were asked for."""
+    return _get_deterministic_algorithms()
 
 
 def set_amax_clamp_for_quant(fmt: str, use_e4m3_sf: bool, value: float) -> None:

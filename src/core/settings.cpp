@@ -20,6 +20,7 @@ namespace tilekernels {
 namespace {
 
 constexpr int kMaxThreads = 1024;
+constexpr int kMaxTokenAlignment = 1 << 20;
 constexpr int kNoBackend = -1;
 
 int cores_allowed() {
@@ -98,6 +99,9 @@ struct Settings {
     num_threads = start.num_threads;
     check_data = start.check_data;
     pdl = false;
+    num_sms = 0;
+    token_alignment = 128;
+    deterministic = false;
     for (const bool fp4 : {false, true}) {
       for (const bool e4m3_sf : {false, true}) {
         amax_clamps[fp4][e4m3_sf] = numerics::default_amax_clamp(fp4, e4m3_sf);
@@ -111,6 +115,9 @@ struct Settings {
   std::atomic<int> num_threads;
   std::atomic<bool> check_data;
   std::atomic<bool> pdl;
+  std::atomic<int> num_sms;
+  std::atomic<int> token_alignment;
+  std::atomic<bool> deterministic;
   std::atomic<float> amax_clamps[2][2];
 };
 
@@ -201,6 +208,32 @@ bool get_check_data() { return settings().check_data; }
 void set_pdl(bool enabled) { settings().pdl = enabled; }
 
 bool get_pdl() { return settings().pdl; }
+
+void set_num_sms(int num_sms) {
+  const int most = get_device_num_sms();
+  if (num_sms < 1 || num_sms > most) {
+    throw std::invalid_argument(
+        message("set_num_sms", "num_sms", "must be in 1.." + std::to_string(most), num_sms));
+  }
+  settings().num_sms = num_sms;
+}
+
+int num_sms_limit() { return settings().num_sms.load(std::memory_order_relaxed); }
+
+void set_token_alignment(int token_alignment) {
+  if (token_alignment < 1 || token_alignment > kMaxTokenAlignment) {
+    throw std::invalid_argument(message("set_token_alignment", "token_alignment",
+                                        "must be in 1.." + std::to_string(kMaxTokenAlignment),
+                                        token_alignment));
+  }
+  settings().token_alignment = token_alignment;
+}
+
+int get_token_alignment() { return settings().token_alignment; }
+
+void use_deterministic_algorithms(bool enabled) { settings().deterministic = enabled; }
+
+bool get_deterministic_algorithms() { return settings().deterministic; }
 
 std::string cache_dir() {
   const std::lock_guard lock(cache_dir_setting().mutex);

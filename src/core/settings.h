@@ -14,6 +14,9 @@ float amax_clamp_or_default(const char* op, const std::optional<float>& clamp, D
 /// The CUDA driver's library that TILEKERNELS_CUDA_LIBRARY names; empty when it names none.
 std::string cuda_library();
 
+/// What `set_num_sms` limits a device's multiprocessors to; 0: no limit.
+int num_sms_limit();
+
 /// The NVRTC library that TILEKERNELS_NVRTC_LIBRARY names; empty when it names none.
 std::string nvrtc_library();
 

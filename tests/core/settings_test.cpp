@@ -26,6 +26,35 @@ TEST_F(Settings, ClampDefaultsAreUpstreams) {
   EXPECT_EQ(get_amax_clamp_for_quant(DType::kE2M1x2, true), 0.01171875f);
 }
 
+TEST_F(Settings, TokenAlignmentAndDeterminism) {
+  EXPECT_EQ(get_token_alignment(), 128);
+  set_token_alignment(16);
+  EXPECT_EQ(get_token_alignment(), 16);
+  for (int bad : {0, -1, (1 << 20) + 1}) {
+    EXPECT_THROW(set_token_alignment(bad), std::invalid_argument) << bad;
+  }
+  EXPECT_FALSE(get_deterministic_algorithms());
+  use_deterministic_algorithms(true);
+  EXPECT_TRUE(get_deterministic_algorithms());
+  reset_runtime_config();
+  EXPECT_EQ(get_token_alignment(), 128);
+  EXPECT_FALSE(get_deterministic_algorithms());
+}
+
+TEST_F(Settings, FactsOfTheVectorCore) {
+  const Device npu{DeviceType::kAscend, 0};
+  EXPECT_EQ(get_device_num_sms(npu), 32);
+  EXPECT_EQ(get_num_sms(npu), 32);
+  EXPECT_EQ(get_num_ai_cores(npu), 32);
+  EXPECT_EQ(get_num_cube_cores(npu), 32);
+  EXPECT_EQ(get_num_vec_cores(npu), 64);
+  EXPECT_EQ(get_max_ub_per_vector_core(), 216 * 1024);
+  EXPECT_EQ(get_max_ub_per_vector_core(false), 248 * 1024);
+  EXPECT_THROW(get_max_smem_per_sm(npu), std::invalid_argument);
+  EXPECT_THROW(get_num_sms(Device{DeviceType::kCpu, 0}), std::invalid_argument);
+  EXPECT_EQ(get_device(), is_ascend() ? DeviceType::kAscend : DeviceType::kCuda);
+}
+
 TEST_F(Settings, ClampKeepsTheScaleNormal) {
   const float least = 448 * 0x1p-126f;
   EXPECT_NO_THROW(set_amax_clamp_for_quant(DType::kE4M3, false, least));

@@ -107,6 +107,29 @@ TEST_F(LaunchTest, CompilesAndLoadsOnceAndLaunchesEachTime) {
   EXPECT_EQ(kept[0].registers, 40);
 }
 
+TEST_F(LaunchTest, FactsAreTheDevicesAndALimitHolds) {
+  const Launch where{{DeviceType::kCuda, 0}, {}};
+  EXPECT_EQ(get_device_num_sms(Device{DeviceType::kCuda, 1}), 100);
+  EXPECT_EQ(get_device_num_sms(Device{DeviceType::kCuda, 2}), 100);  // no kernels, but facts
+  EXPECT_EQ(get_max_smem_per_sm(Device{DeviceType::kCuda, 0}), 100);
+  EXPECT_EQ(error_of<std::invalid_argument>([] {
+              get_num_sms(Device{DeviceType::kCuda, 3});
+            }),
+            "[get_num_sms] device must be one of cuda:0..cuda:2, got cuda:3");
+  EXPECT_EQ(cuda::num_sms(text, where), 100);
+  set_num_sms(7);
+  EXPECT_EQ(cuda::num_sms(text, where), 7);
+  EXPECT_EQ(get_num_sms(), 7);
+  EXPECT_EQ(get_num_vec_cores(), 14);
+  EXPECT_EQ(get_device_num_sms(), 100);
+  for (int bad : {0, -1, 101}) {
+    EXPECT_EQ(error_of<std::invalid_argument>([&] { set_num_sms(bad); }),
+              "[set_num_sms] num_sms must be in 1..100, got " + std::to_string(bad));
+  }
+  reset_runtime_config();
+  EXPECT_EQ(get_num_sms(), 100);
+}
+
 TEST_F(LaunchTest, TheArgumentsArriveAndTheFaultWordIsTheDevices) {
   bool seen = false;
   machine_.kernel = [&](const cuda::fake::LaunchRecord& launch) {

@@ -225,6 +225,8 @@ EXPORT int cuDeviceGetAttribute(int* value, int attribute, int) {
       return *value = 9, 0;
     case 76:
       return *value = 0, 0;
+    case 81:  // shared memory of a multiprocessor
+      return *value = 233472, 0;
     default:
       return *value = 0, fail(kInvalidValue, "attribute " + std::to_string(attribute));
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/settings.h"
 #include "runtime/ascend/launch.h"
 #include "runtime/ascend/model/core.h"
 #include "runtime/ascend/npu/device.h"
@@ -27,7 +28,13 @@ BackendStatus status() {
               " cores; " + describe_npus()};
 }
 
-int64 num_vec_cores() { return model::options().num_cores; }
+int num_model_cores() { return static_cast<int>(model::options().num_cores); }
+
+int64 num_vec_cores() {
+  const int64 all = model::options().num_cores;
+  const int64 limit = 2 * int64{num_sms_limit()};
+  return limit == 0 ? all : numerics::min_of(all, limit);
+}
 
 int64 num_cores(const Text& text, const Launch& where) {
   if (where.device.type != DeviceType::kAscend) return num_vec_cores();

@@ -14,6 +14,9 @@ namespace tilekernels::ascend {
 /// is missing for one. Looks for the NPU's libraries.
 BackendStatus status();
 
+/// Vector cores of the machine model.
+int num_model_cores();
+
 /// Empty when NPUs can be used, else the one sentence that says what is missing. Starts their
 /// runtime.
 std::string npu_problem();

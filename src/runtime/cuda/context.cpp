@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/message.h"
+#include "runtime/cuda/runtime.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
@@ -21,7 +22,8 @@ constexpr Arch kArchs[] = {{9, 0, "sm_90a"}, {10, 0, "sm_100a"}, {10, 3, "sm_103
 std::mutex mutex;  // held while a state is made
 std::atomic<DeviceState*> states[kMaxDevices];
 
-DeviceState* make_state(std::string_view op, int index) {
+// The driver's handle of device `index`.
+int device_handle(std::string_view op, int index) {
   const Driver& cuda = driver();
   int count = 0;
   check(cuda.device_get_count(&count), op, "cuDeviceGetCount");
@@ -31,10 +33,23 @@ DeviceState* make_state(std::string_view op, int index) {
                                         "cuda:" + std::to_string(index)));
   }
   int device = 0;
+  check(cuda.device_get(&device, index), op, "cuDeviceGet");
+  return device;
+}
+
+// Facts that were asked for; 0: not yet.
+struct KnownFacts {
+  std::atomic<int> num_sms{0};
+  std::atomic<int> max_smem_per_sm{0};
+};
+KnownFacts known_facts[kMaxDevices];
+
+DeviceState* make_state(std::string_view op, int index) {
+  const Driver& cuda = driver();
+  const int device = device_handle(op, index);
   int major = 0;
   int minor = 0;
   int num_sms = 0;
-  check(cuda.device_get(&device, index), op, "cuDeviceGet");
   check(cuda.device_get_attribute(&major, kAttributeMajor, device), op, "cuDeviceGetAttribute");
   check(cuda.device_get_attribute(&minor, kAttributeMinor, device), op, "cuDeviceGetAttribute");
   check(cuda.device_get_attribute(&num_sms, kAttributeNumSms, device), op, "cuDeviceGetAttribute");
@@ -81,6 +96,25 @@ DeviceState& device_state(std::string_view op, int index) {
 
 void forget_devices() {
   for (auto& state : states) delete state.exchange(nullptr);
+  for (KnownFacts& facts : known_facts) facts.num_sms = facts.max_smem_per_sm = 0;
+}
+
+DeviceFacts device_facts(const char* op, int index) {
+  if (index >= 0 && index < kMaxDevices) {
+    const KnownFacts& known = known_facts[index];
+    const DeviceFacts facts{known.num_sms, known.max_smem_per_sm};
+    if (facts.num_sms != 0 && facts.max_smem_per_sm != 0) return facts;
+  }
+  const int device = device_handle(op, index);
+  DeviceFacts facts{};
+  const auto ask = [&](int& fact, int attribute) {
+    check(driver().device_get_attribute(&fact, attribute, device), op, "cuDeviceGetAttribute");
+  };
+  ask(facts.num_sms, kAttributeNumSms);
+  ask(facts.max_smem_per_sm, kAttributeMaxSmemPerSm);
+  known_facts[index].num_sms = facts.num_sms;
+  known_facts[index].max_smem_per_sm = facts.max_smem_per_sm;
+  return facts;
 }
 
 bool is_capturing(std::string_view op, void* stream) {

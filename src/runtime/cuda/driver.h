@@ -46,6 +46,7 @@ static_assert(sizeof(MemPoolProps) == 88);
 
 constexpr int kErrorCaptureImplicit = 906;     // CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
 constexpr int kAttributeNumSms = 16;           // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+constexpr int kAttributeMaxSmemPerSm = 81;     // …_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR
 constexpr int kAttributeMajor = 75;            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kAttributeMinor = 76;            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
 constexpr int kAttributeMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES

@@ -1,6 +1,7 @@
 // Launching an op's kernel: find or load it, then one driver call in the device's context.
 #include "runtime/cuda/launch.h"
 
+#include <algorithm>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "core/message.h"
+#include "core/settings.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/runtime.h"
 #include "runtime/jit/disk_cache.h"
@@ -84,8 +86,9 @@ void check_grid(const char* op, const Extent& grid) {
 bool is_compile_only() { return compile_only != nullptr; }
 
 int num_sms(const Text& text, const Launch& where) {
-  if (compile_only != nullptr) return kNumSmsWithoutDevice;
-  return device_of(text, where).num_sms;
+  const int all = compile_only != nullptr ? kNumSmsWithoutDevice : device_of(text, where).num_sms;
+  const int limit = num_sms_limit();
+  return limit == 0 ? all : std::min(all, limit);
 }
 
 std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where) {

@@ -18,6 +18,14 @@ bool is_available();
 /// Whether this thread has a `CompileOnly`.
 bool is_compile_only();
 
+/// What the driver says of a device, whatever its architecture; asked once.
+struct DeviceFacts {
+  int num_sms;
+  int max_smem_per_sm;
+};
+/// Errors: BackendError; std::invalid_argument for a device that is not there.
+DeviceFacts device_facts(const char* op, int device_index);
+
 /// Device memory that is free again on the same stream when the last owner lets go of it.
 /// Errors: BackendError; std::invalid_argument for a device that is not there.
 std::shared_ptr<void> allocate(int64_t size_bytes, int device_index, Stream stream);
