@@ -186,6 +186,40 @@ EMULATOR_INLINE void min_u16x2(u32& d, u32 a, u32 b) {
   d = pair(low, high);
 }
 
+// Approximations of fp32 that flush subnormal numbers to zero: off by what is documented, upwards
+// or downwards as the bits of the operand fall.
+EMULATOR_PLAIN static float flush(float x) {
+  return __builtin_fabsf(x) < 0x1p-126f ? __builtin_copysignf(0.0f, x) : x;
+}
+EMULATOR_PLAIN static float approximate(double y, float x, double error) {
+  if (y != y) return bits<float>(kNan);
+  const double sign = (bits<u32>(x) * 0x9E3779B1u) >> 31 ? 1.0 : -1.0;
+  return flush(static_cast<float>(y * (1.0 + sign * error)));
+}
+EMULATOR_INLINE void ex2_approx_ftz_f32(float& d, float a) {
+  d = approximate(__builtin_exp2(flush(a)), a, 0x1p-22);
+}
+EMULATOR_INLINE void lg2_approx_ftz_f32(float& d, float a) {
+  const double y = __builtin_log2(flush(a));
+  const double error = __builtin_fabs(y) < 1 ? 0x1p-22 / y : 0x1p-22;
+  d = y == 0 ? 0x1p-22f : approximate(y, a, error);
+}
+EMULATOR_INLINE void sqrt_approx_ftz_f32(float& d, float a) {
+  d = approximate(__builtin_sqrt(flush(a)), a, 0x1p-23);
+}
+// Newton steps from these to correctly rounded results are proved on the machine's own table, so
+// these are as near as can be.
+EMULATOR_INLINE void rcp_approx_ftz_f32(float& d, float a) {
+  d = approximate(1.0 / flush(a), a, 0);
+}
+EMULATOR_INLINE void rsqrt_approx_ftz_f32(float& d, float a) {
+  d = approximate(1.0 / __builtin_sqrt(flush(a)), a, 0);
+}
+EMULATOR_INLINE void max_NaN_f32(float& d, float a, float b) {
+  d = a != a || b != b ? bits<float>(kNan) : fmaxf(a, b);
+}
+EMULATOR_INLINE void set_gt_f32_f32(float& d, float a, float b) { d = a > b ? 1.0f : 0.0f; }
+
 // Moves: {a, b} is a Two of registers.
 EMULATOR_INLINE void mov_b32(Two<u16, u16> d, u32 x) {
   d.a = static_cast<u16>(x);
