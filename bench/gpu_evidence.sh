@@ -8,10 +8,11 @@
 # Steps: info warm verify sanitize bench host python profile; all in this order when none is named.
 # TILEKERNELS_TOOL is the command (build/release/tools/tilekernels), TILEKERNELS_PYTHON the Python
 # that has torch and the package (python3), TILEKERNELS_CUPTI the library that times kernels
-# (searched). MINUTES (9) bounds the whole. RESULTS gets summary.txt, a log and a record a step.
+# (searched), PROFILE the cases to profile, by spaces (the two shapes with the least share of a
+# copy). MINUTES (9) bounds the whole. RESULTS gets summary.txt, a log and a record a step.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
-[ $# -ge 1 ] || { sed -n '2,13p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
+[ $# -ge 1 ] || { sed -n '2,12p' "$0" | sed 's/^# \{0,1\}//'; exit 2; }
 mkdir -p "$1"
 results=$(cd "$1" && pwd)
 shift
@@ -111,7 +112,12 @@ run_python() {
   popd >/dev/null || return
 }
 
-slowest() {  # the two timed shapes of 1 MiB and more with the least share of a copy
+# The cases of PROFILE, else the two timed shapes of 1 MiB and more with the least share of a copy.
+profiled() {
+  if [ -n "${PROFILE:-}" ]; then
+    tr ' ' '\n' <<<"$PROFILE"
+    return
+  fi
   "$python" - "$results/bench.json" <<'END'
 import json, sys
 rows = json.load(open(sys.argv[1]))["results"]
@@ -134,7 +140,7 @@ run_profile() {
       --kernel-name "regex:^${case%%/*}_kernel" --launch-skip 2 --launch-count 1 --page details \
       "$tool" bench "$case" --backend cuda --reps 3
     say "        profile-$number is $case"
-  done < <(slowest)
+  done < <(profiled)
 }
 
 for name in "${steps[@]}"; do
