@@ -72,6 +72,10 @@ constexpr Row kRows[] = {
     {2, 33, 32, kScores},
     {2, 32, 32, kBias},
     {300, 16, 6, kBias | kMask},
+    {300, 256, 8, kBias},
+    {290, 256, 8, kBias | kScores, kSigmoid, 8, 4},
+    {270, 384, 8, kBias, kSigmoid, 8, 4},
+    {280, 160, 6, 0, kSoftmax},
     {9, 256, 8, kBias, kSqrtSoftplus, 0, 0, Fill::kNormal, "", 0, 200},
     {9, 255, 8, kBias, kSigmoid, 0, 0, Fill::kNormal, "", 0, 249},
     {9, 256, 8, kBias, kSigmoid, 8, 4, Fill::kNormal, "", 0, 251},
@@ -120,9 +124,8 @@ constexpr Row kRows[] = {
 
 // As a model calls it; bias and no bias are the same work.
 constexpr Row kBench[] = {
-    {0, 0, 8, kBias},
-    {0, 0, 8, kBias | kScores},
-    {0, 0, 8, kBias, kSigmoid, 8, 4},
+    {0, 0, 8, kBias},           {0, 0, 8, kBias | kScores},
+    {0, 0, 8, kBias, kSigmoid}, {0, 0, 8, kBias, kSigmoid, 8, 4},
     {0, 0, 8, 0, kSoftmax},
 };
 
@@ -411,6 +414,17 @@ Setup far_tokens(int ep_rank) {
   return setup;
 }
 
+// Logits that differ by little, by another step in each row: their order is that of the last bits.
+Setup close(ScoringFunc scoring) {
+  Setup setup = setup_of({272, 256, 8, 0, scoring});
+  setup.id += ",close";
+  setup.at("logits") = given<float>("logits", {{272, 256}, DType::kF32}, [](int64_t i) {
+    const auto step = static_cast<float>(1 + i / 256 % 16);
+    return static_cast<float>(i * 77 % 256) * step * 3e-5f;
+  });
+  return setup;
+}
+
 // Zero logits over 4 experts with a map of 2 copies, whose tensors a case spoils.
 Setup mapped(const std::string& id, std::initializer_list<int32_t> map,
              std::initializer_list<int32_t> count, std::initializer_list<int64_t> ids) {
@@ -421,6 +435,8 @@ Setup mapped(const std::string& id, std::initializer_list<int32_t> map,
 }
 
 void add_worked(std::vector<Case>& cases) {
+  cases.push_back(make(close(kSqrtSoftplus)));
+  cases.push_back(make(close(kSigmoid)));
   // Equal scores by index; 0.8325546 / (2 * 0.8325546) is 1/2.
   cases.push_back(make(worked("ties", 1, {0, 0, 0, 0}, 2, {0, 1}, {0.5f, 0.5f})));
   cases.push_back(make(worked("signed-zeros", 1, {-0.0f, 0.0f, -0.0f}, 2, {0, 1}, {0.5f, 0.5f})));

@@ -1,0 +1,14 @@
+// How the CUDA kernel of moe_topk_gate is cut: what its launch and its device text share.
+// Device-safe.
+#pragma once
+
+#include "numerics/types.h"
+
+namespace tilekernels {
+
+struct MoeTopkGateTile {
+  int32 warps;  // of a block at most; each takes one row
+  int32 width;  // logits that a lane loads at once: 1, 2 or 4, a divisor of num_experts
+};
+
+}  // namespace tilekernels
