@@ -14,6 +14,7 @@
 #define HWY_TARGET_INCLUDE "ops/moe/moe_topk_gate/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "numerics/row_sum-inl.h"
 #include "numerics/scoring-inl.h"
 #include "ops/moe/topk-inl.h"
 
@@ -102,24 +103,6 @@ Found score(const float* logits, const float* bias, int32 num, const Buffers& to
                   bias == nullptr ? hn::Zero(kI) : rank(to.scores, bias, num, to.ranked));
 }
 
-// Neighbours pairwise, level by level: numerics::sum_partials of `num` partial sums, the others
-// being zeros. `num` is a power of two; overwrites them.
-float sum_neighbours(float* partials, int32 num) {
-  while (num >= 2 * kLanes) {
-    for (int32 i = 0; i < num; i += 2 * kLanes) {
-      const VF low = hn::LoadU(kF, partials + i);
-      const VF high = hn::LoadU(kF, partials + i + kLanes);
-      hn::StoreU(hn::Add(hn::ConcatEven(kF, high, low), hn::ConcatOdd(kF, high, low)), kF,
-                 partials + i / 2);
-    }
-    num /= 2;
-  }
-  for (num /= 2; num > 0; num /= 2) {
-    for (int32 k = 0; k < num; ++k) partials[k] = partials[2 * k] + partials[2 * k + 1];
-  }
-  return partials[0] + 0.0f;
-}
-
 // The softmax: u of the row into to.scores.
 void softmax(const float* logits, int32 num, const Buffers& to) {
   VF maxima = hn::Set(kF, -numerics::kFloatMax);
@@ -144,7 +127,7 @@ void softmax(const float* logits, int32 num, const Buffers& to) {
       hn::Store(hn::Add(hn::Load(kF, partial), x[v]), kF, partial);
     }
   });
-  const VF sum = hn::Set(kF, sum_neighbours(partials, num_partials));
+  const VF sum = hn::Set(kF, lanes::sum_partials(kF, partials, num_partials));
   for (int32 column = 0; column < num; column += kLanes) {
     float* at = to.scores + column;
     hn::StoreU(hn::Div(hn::LoadU(kF, at), sum), kF, at);
