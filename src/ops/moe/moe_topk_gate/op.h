@@ -58,6 +58,7 @@
 #include "numerics/topk_key.h"
 #include "numerics/types.h"
 #include "ops/moe/gate.h"
+#include "ops/moe/scoring.h"
 
 namespace tilekernels {
 
@@ -66,11 +67,6 @@ constexpr int32 kMoeTopkGateId = 2;
 constexpr int32 kTop2SumGateId = 12;
 
 constexpr int32 kMaxExpertGroups = 32;
-
-// Shape::scoring
-constexpr int32 kScoringSqrtSoftplus = 0;
-constexpr int32 kScoringSigmoid = 1;
-constexpr int32 kScoringSoftmax = 2;
 
 // Pointers that the Shape's flags leave out are null.
 struct MoeTopkGateArgs {
@@ -100,7 +96,7 @@ struct MoeTopkGateArgs {
 static_assert(sizeof(MoeTopkGateArgs) == 152);
 
 struct MoeTopkGateShape {
-  int32 scoring;
+  int32 scoring;  // kScoring…
   int32 norm_topk_prob;
   int32 has_bias;
   int32 has_image_bias;  // and image_token_mask
