@@ -115,4 +115,30 @@ TILEKERNELS_CALLEE void sqrt_softplus(Reg<float>& d, const Reg<float>& x, const 
   sqrt_softplus(d, abs, x, m);
 }
 
+/// d = sqrt_softplus_derivative(y); d is not y.
+TILEKERNELS_CALLEE void sqrt_softplus_derivative(Reg<float>& d, const Reg<float>& y,
+                                                 const Mask& m) {
+  Reg<float> u;
+  Reg<float> q[2];
+  Mask is_far;
+  vmul(u, y, y, m);
+  vneg(d, u, m);
+  exp_of_negative(d, d, m);
+  vdup(q[0], 1.0f, m);
+  vsub(d, q[0], d, m);
+  vdiv<Precision::kExact>(d, d, y, m);
+  vmuls(d, d, 0.5f, m);
+  vdup(q[1], numerics::kSqrtSoftplusQ[0], m);
+  for (int32 i = 1; i < 6; ++i) {
+    vdup(q[(i + 1) % 2], numerics::kSqrtSoftplusQ[i], m);
+    vmula(q[(i + 1) % 2], q[i % 2], u, m);
+  }
+  vmul(q[0], u, q[0], m);
+  vcmps<Cmp::kGe>(is_far, u, 1.0f, m);
+  vmuls(u, y, 0.5f, m);
+  vmov(q[1], u);
+  vmula(q[1], q[0], u, m);
+  vsel(d, d, q[1], is_far);
+}
+
 }  // namespace tilekernels::ascend
