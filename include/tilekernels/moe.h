@@ -183,6 +183,58 @@ void moe_topk_gate_out(const RoutingView& out, const TensorView& logits, int num
                        const MoeTopkGateOptions& options = {}, const MoeTopkGateInputs& inputs = {},
                        const Call& call = {});
 
+/// What the backward pass of a gate may be given besides its tensors.
+template <class T>
+struct MoeTopkGateBackwardOptionsOf {
+  ScoringFunc scoring_func = ScoringFunc::kSqrtSoftplus;
+  std::optional<T> mask{};             ///< (num_tokens,) bool, contiguous
+  std::optional<T> grad_scores_sum{};  ///< (num_sequences, num_experts) f32, contiguous
+};
+using MoeTopkGateBackwardSpecs = MoeTopkGateBackwardOptionsOf<TensorSpec>;
+using MoeTopkGateBackwardOptions = MoeTopkGateBackwardOptionsOf<TensorView>;
+
+/// The gradient of `moe_topk_gate_forward` by its logits, from the gradient of the normalized
+/// weights and, for a balance loss, from that of each sequence's summed relative scores.
+///
+/// Args:
+///   scores: (num_tokens, num_experts) f32, contiguous, as the forward pass saved them.
+///   topk_idx: (num_tokens, num_topk) i64, contiguous: the logical routed experts, without shared
+///     ones and before any map (`unmapped_topk_idx`). -1 is none; an expert may be there twice.
+///     num_topk is in 1..min(num_experts, 32).
+///   topk_weights, grad_topk_weights: (num_tokens, num_topk) f32, contiguous: the weights of the
+///     forward pass, without shared ones, and their gradient. Those of index -1 may be anything.
+///   routed_scaling_factor: that of the forward pass; finite.
+///   options: scoring_func of the forward pass, kSqrtSoftplus or kSigmoid. mask and grad_scores_sum
+///     together: the gradient H by the sums over a sequence of scores / (sum of the token's
+///     scores); num_sequences divides num_tokens, and sequences are rows one after the other. mask
+///     is false for tokens that have no part in these sums; it has no effect on the other term.
+/// Returns: grad_logits (num_tokens, num_experts) f32, contiguous.
+/// Errors: std::invalid_argument for shape, dtype, stride or range; Unsupported for kSoftmax;
+///   DataError for a token with an index outside of [-1, num_experts), which counts as -1.
+/// Numerics: with u the scores, g the gradient, w the weights and s the factor, f32 with a rounding
+///   a step: delta = (s g - sum of g w) / (sum of the chosen u + 1e-20), both sums by the gate's
+///   tree; R = the deltas of an expert, in the order of the slots; A = (H - dot(H, u) r) r with r
+///   = 1 / sum of u, both in the house's order of row sums; result (R + A) times the derivative of
+///   the score. A is left out for tokens that are masked or whose scores are all 0: such scores do
+///   not depend on logits. Without A an expert that is not chosen gets +0. NaN is canonical. Same
+///   bits on every backend.
+/// Source: TileKernels `moe_topk_gate_backward`, which adds repeated experts in any order.
+Tensor moe_topk_gate_backward(const TensorView& scores, const TensorView& topk_idx,
+                              const TensorView& topk_weights, const TensorView& grad_topk_weights,
+                              float routed_scaling_factor,
+                              const MoeTopkGateBackwardOptions& options = {},
+                              const Call& call = {});
+TensorSpec moe_topk_gate_backward_spec(const TensorSpec& scores, const TensorSpec& topk_idx,
+                                       const TensorSpec& topk_weights,
+                                       const TensorSpec& grad_topk_weights,
+                                       float routed_scaling_factor,
+                                       const MoeTopkGateBackwardSpecs& options = {});
+void moe_topk_gate_backward_out(const TensorView& grad_logits, const TensorView& scores,
+                                const TensorView& topk_idx, const TensorView& topk_weights,
+                                const TensorView& grad_topk_weights, float routed_scaling_factor,
+                                const MoeTopkGateBackwardOptions& options = {},
+                                const Call& call = {});
+
 /// The options of `top2_sum_gate` that are no tensors; see `MoeTopkGateOptions`.
 struct Top2SumGateOptions {
   int num_topk_groups = 0;

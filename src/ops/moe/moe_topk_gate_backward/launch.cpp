@@ -1,0 +1,47 @@
+// moe_topk_gate_backward: launch plans of the compiled backends.
+#include "runtime/ascend/launch.h"
+#include "core/message.h"
+#include "ops/moe/moe_topk_gate_backward/ascend.h"
+#include "ops/moe/moe_topk_gate_backward/op.h"
+#include "ops/moe/moe_topk_gate_backward/tile.h"
+#include "runtime/cuda/launch.h"
+#include "tilekernels/error.h"
+
+namespace tilekernels {
+namespace cuda {
+
+extern const Text moe_topk_gate_backward_text;
+
+void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args,
+                            const MoeTopkGateBackwardShape& shape, const Launch& where) {
+  const MoeTopkGateBackwardTile tile{
+      .wide = shape.num_experts % 4 == 0 && is_aligned(args.scores, 0, 16) &&
+              is_aligned(args.grad_scores_sum, 0, 16) && is_aligned(args.grad_logits, 0, 16)};
+  launch(moe_topk_gate_backward_text,
+         {.grid = {numerics::ceil_div(args.num_tokens * 32, kBackwardThreads)},
+          .block = {kBackwardThreads}},
+         args, shape, tile, where);
+}
+
+}  // namespace cuda
+
+namespace ascend {
+
+extern const Text moe_topk_gate_backward_text;
+
+void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args,
+                            const MoeTopkGateBackwardShape& shape, const Launch& where) {
+  using namespace moe_topk_gate_backward_kernel;
+  Tile tile{.rows = kMaxRows, .stages = 2};
+  while (tile.rows > 1 && ub_bytes(shape, tile) > kUbBytes) tile.rows /= 2;
+  if (ub_bytes(shape, tile) > kUbBytes) tile.stages = 1;
+  if (ub_bytes(shape, tile) > kUbBytes) {
+    throw Unsupported(message(moe_topk_gate_backward_text.op, "num_experts",
+                              "must leave a row room in the on-core buffer of ascend",
+                              shape.num_experts));
+  }
+  launch<run>(moe_topk_gate_backward_text, args.num_tokens, args, shape, tile, where);
+}
+
+}  // namespace ascend
+}  // namespace tilekernels
