@@ -46,6 +46,7 @@ constexpr Recorded kRecorded[] = {
     {"per_token_cast_variants", 24, 12},
     {"normalize_weight", 5, 0},
     {"moe_topk_gate_forward", 27, 0},
+    {"moe_topk_gate_backward", 4, 0},
 };
 constexpr char kLaterOp[] = "per_token_cast_and_cast_back";
 
@@ -256,6 +257,19 @@ Results gate_results(const Case& test, const std::map<std::string, Tensor>& in, 
   return results;
 }
 
+Results gate_backward_results(const Case& test, const std::map<std::string, Tensor>& in,
+                              const Call& call) {
+  MoeTopkGateBackwardOptions options;
+  if (in.contains("mask")) {
+    options.mask = in.at("mask").view();
+    options.grad_scores_sum = in.at("grad_scores_sum").view();
+  }
+  return {{"grad_logits",
+           moe_topk_gate_backward(in.at("scores"), in.at("topk_idx"), in.at("topk_weights"),
+                                  in.at("grad"), test.args.at("routed_scaling_factor").get<float>(),
+                                  options, call)}};
+}
+
 Results pair_of(QuantTensor quant) {
   return {{"out", std::move(quant.data)}, {"out_sf", std::move(quant.sf)}};
 }
@@ -272,6 +286,7 @@ Results run(const std::string& function, const Case& test, const Call& call) {
     return {{"denominator", normalized.denominator}, {"normalized", normalized.normalized_weights}};
   }
   if (function == "moe_topk_gate_forward") return gate_results(test, in, call);
+  if (function == "moe_topk_gate_backward") return gate_backward_results(test, in, call);
   const Tensor& x = in.at("x");
   const DType fmt = format_of(args);
   if (function == "cast_back") {
@@ -430,6 +445,22 @@ void compare_gate(const Case& test, std::map<std::string, Bytes>& got) {
   }
 }
 
+// The recorded gradient takes approximate divisions and exponentials: the difference relative to
+// both, as the recorded package's own tests measure it. Zeros are at the same places.
+void compare_gate_backward(const Case& test, const Bytes& got) {
+  const Bytes& want = test.outputs.at("grad_logits").bytes;
+  double difference = 0;
+  double size = 0;
+  for (size_t i = 0; i < got.size() / 4; ++i) {
+    const double x = f32_at(got, i);
+    const double y = f32_at(want, i);
+    difference += (x - y) * (x - y);
+    size += x * x + y * y;
+    EXPECT_EQ(x == 0, y == 0) << "element " << i;
+  }
+  EXPECT_LT(difference, size * 1e-13);
+}
+
 void compare(const std::string& file, const Case& test, const Results& results) {
   ASSERT_EQ(results.size(), test.outputs.size());
   std::map<std::string, Bytes> got;
@@ -442,6 +473,10 @@ void compare(const std::string& file, const Case& test, const Results& results) 
   }
   if (file == "moe_topk_gate_forward") {
     compare_gate(test, got);
+    return;
+  }
+  if (file == "moe_topk_gate_backward") {
+    compare_gate_backward(test, got.at("grad_logits"));
     return;
   }
   if (const BadGroups* bad = bad_groups(file, test.name)) {
