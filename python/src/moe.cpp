@@ -396,5 +396,50 @@ const OpRegistration kTopkSumAndTopkGroupIdx(
                                       call.options(scores.device));
     });
 
+// The bits of moe_topk_gate_backward.
+enum BackwardBit { kBackwardMask, kBackwardSums, kNumBackwardBits };
+constexpr int kNumBackwardParameters = 3;
+constexpr size_t kNumBackwardArrays = 4;  // that always go in
+
+struct BackwardParameters {
+  int given;
+  float routed_scaling_factor;
+  ScoringFunc scoring_func;
+};
+
+BackwardParameters take_backward_parameters(PyCall& call) {
+  BackwardParameters parameters{};
+  parameters.given = call.integer("given");
+  parameters.routed_scaling_factor = static_cast<float>(call.number());
+  parameters.scoring_func = scoring_func_of(call);
+  return parameters;
+}
+
+template <class T>
+MoeTopkGateBackwardOptionsOf<T> backward_options(const std::vector<T>& arrays,
+                                                 const BackwardParameters& parameters) {
+  const Optionals<T> given = spread(arrays, kNumBackwardArrays, parameters.given, kNumBackwardBits);
+  return {parameters.scoring_func, given[kBackwardMask], given[kBackwardSums]};
+}
+
+const OpRegistration kMoeTopkGateBackward(
+    "moe_topk_gate_backward", "moe_topk_gate_backward",
+    [](PyCall& call) {
+      const std::vector<TensorSpec> arrays = take_specs(call, kNumBackwardParameters);
+      const BackwardParameters parameters = take_backward_parameters(call);
+      call.give({moe_topk_gate_backward_spec(arrays.at(0), arrays.at(1), arrays.at(2), arrays.at(3),
+                                             parameters.routed_scaling_factor,
+                                             backward_options(arrays, parameters))});
+    },
+    [](PyCall& call) {
+      const TensorView out = call.tensor();
+      const std::vector<TensorView> arrays = take_tensors(call, kNumBackwardParameters + 1);
+      const BackwardParameters parameters = take_backward_parameters(call);
+      moe_topk_gate_backward_out(out, arrays.at(0), arrays.at(1), arrays.at(2), arrays.at(3),
+                                 parameters.routed_scaling_factor,
+                                 backward_options(arrays, parameters),
+                                 call.options(arrays[0].device));
+    });
+
 }  // namespace
 }  // namespace tilekernels::python

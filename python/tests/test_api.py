@@ -177,6 +177,15 @@ def test_gates(name, options, inputs, python_only, cpp_only):
     assert len(fields("moe.h", inputs)) == len(fields("moe.h", inputs[:-1] + "Specs"))
 
 
+def test_backward():
+    positional, keywords = signature(moe.moe_topk_gate_backward)
+    assert positional == [
+        *((argument, inspect.Parameter.empty) for kind, argument, _ in
+          ops("moe.h")["moe_topk_gate_backward"] if argument not in ("options", "call")),
+        ("scoring_func", "sqrtsoftplus"), ("mask", None), ("grad_scores_sum", None), ("out", None)]
+    assert keywords == ["backend"]
+
+
 # The place of the arguments that Python alone has, and of x_block_size, is the reference package's.
 REFERENCE = {
     "per_token_cast": ["x", "fmt", "num_per_channels", "x_block_size", *FLAGS, "stochastic_cast",

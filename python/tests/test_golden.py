@@ -92,6 +92,20 @@ def test_moe_topk_gate_forward(case, backend):
         numpy.testing.assert_allclose(scores[near], case.outputs["scores"][near], rtol=5e-7)
 
 
+@pytest.mark.parametrize("case", cases("moe_topk_gate_backward"))
+def test_moe_topk_gate_backward(case, backend):
+    arrays = dict(case.inputs)
+    expected = case.outputs["grad_logits"]
+    got = moe.moe_topk_gate_backward(
+        arrays.pop("scores"), arrays.pop("topk_idx"), arrays.pop("topk_weights"),
+        arrays.pop("grad"), case.args["routed_scaling_factor"], backend=backend, **arrays)
+    assert got.dtype == expected.dtype
+    # The recorded kernel divides and takes exponentials approximately.
+    x, y = got.astype(numpy.float64), expected.astype(numpy.float64)
+    assert ((x - y)**2).sum() < 1e-13 * (x**2 + y**2).sum()
+    numpy.testing.assert_array_equal(got == 0, expected == 0)
+
+
 @pytest.mark.parametrize("case", cases("per_token_cast"))
 def test_per_token_cast(case, backend):
     args = case.args

@@ -278,3 +278,92 @@ def test_topk_sum_and_topk_group_idx(num_tokens, num_groups, group_size, num_top
         scores[41, 1, 0] = numpy.nan
         with pytest.raises(tilekernels.DataError, match="scores must be finite.*row 41"):
             moe.topk_sum_and_topk_group_idx(scores, num_topk_sum, 4, backend=backend)
+
+
+def numerical_gradient(loss, logits: numpy.ndarray, step: float = 1e-5) -> numpy.ndarray:
+    gradient = numpy.empty_like(logits)
+    for place in numpy.ndindex(*logits.shape):
+        around = []
+        for sign in (1, -1):
+            moved = logits.copy()
+            moved[place] += sign * step
+            around.append(loss(moved))
+        gradient[place] = (around[0] - around[1]) / (2 * step)
+    return gradient
+
+
+@pytest.mark.parametrize("scoring_func", ["sqrtsoftplus", "sigmoid"])
+def test_gate_backward_is_the_gradient(scoring_func, backend):
+    """Against differences of the forward formula in double."""
+    rng = numpy.random.default_rng(5)
+    num_tokens, num_experts, num_topk, scale = 6, 12, 3, 2.5
+    logits = rng.normal(size=(num_tokens, num_experts))
+    topk_idx = numpy.argsort(-logits, axis=1, kind="stable")[:, :num_topk].copy()
+    topk_idx[1, 2] = -1
+    grad = rng.normal(size=topk_idx.shape)
+    sums = rng.normal(size=(2, num_experts))
+    mask = numpy.array([True, True, False, True, True, True])
+    valid = topk_idx >= 0
+
+    def activate(x):
+        if scoring_func == "sigmoid":
+            return 1 / (1 + numpy.exp(-x))
+        return numpy.sqrt(numpy.log1p(numpy.exp(x)))
+
+    def weights_of(scores):
+        chosen = numpy.take_along_axis(scores, numpy.where(valid, topk_idx, 0), 1) * valid
+        return chosen / chosen.sum(1, keepdims=True) * scale
+
+    def loss(x):
+        scores = activate(x)
+        relative = scores / scores.sum(1, keepdims=True) * mask[:, None]
+        return (weights_of(scores) * grad).sum() + (relative.reshape(2, 3, -1).sum(1) * sums).sum()
+
+    scores = activate(logits)
+    f32 = numpy.float32
+    got = moe.moe_topk_gate_backward(
+        scores.astype(f32), topk_idx, weights_of(scores).astype(f32), grad.astype(f32), scale,
+        scoring_func, mask, sums.astype(f32), backend=backend)
+    numpy.testing.assert_allclose(got, numerical_gradient(loss, logits), rtol=2e-4, atol=2e-6)
+
+
+def test_gate_backward_of_the_forward_pass(backend):
+    """Scores, ids and weights as the forward pass leaves them, masked and random tokens too."""
+    rng = numpy.random.default_rng(6)
+    logits = rng.normal(size=(9, 64)).astype(numpy.float32)
+    mask = numpy.arange(9) != 4
+    force_random = numpy.arange(9) == 2
+    scores = numpy.empty_like(logits)
+    unmapped = numpy.empty((9, 6), numpy.int64)
+    _, topk_weights = moe.moe_topk_gate(
+        logits, 6, routed_scaling_factor=2.5, mask=mask, unmapped_topk_idx=unmapped,
+        force_random=force_random, scores=scores, backend=backend)
+    grad = rng.normal(size=(9, 6)).astype(numpy.float32)
+    sums = rng.normal(size=(3, 64)).astype(numpy.float32)
+    out = numpy.full_like(logits, 7)
+    everyone = numpy.ones(9, bool)
+    assert moe.moe_topk_gate_backward(scores, unmapped, topk_weights, grad, 2.5, mask=everyone,
+                                      grad_scores_sum=sums, out=out, backend=backend) is out
+    assert numpy.isfinite(out).all()
+    same_bytes(out[[2, 4]], numpy.zeros((2, 64), numpy.float32))
+    assert (out[[0, 1, 3, 5, 6, 7, 8]] != 0).all()
+    alone = moe.moe_topk_gate_backward(scores, unmapped, topk_weights, grad, 2.5, backend=backend)
+    assert ((alone != 0).sum(1) == numpy.where(mask & ~force_random, 6, 0)).all()
+
+
+def test_gate_backward_refuses(backend):
+    scores = numpy.ones((4, 8), numpy.float32)
+    topk_idx = numpy.zeros((4, 2), numpy.int64)
+    weights = numpy.ones((4, 2), numpy.float32)
+    arrays = (scores, topk_idx, weights, weights)
+    with pytest.raises(NotImplementedError, match=r"^\[moe_topk_gate_backward\] scoring_func .*"
+                                                  "sqrtsoftplus or sigmoid, got softmax$"):
+        moe.moe_topk_gate_backward(*arrays, 1.0, "softmax", backend=backend)
+    with pytest.raises(ValueError, match=r"^\[moe_topk_gate_backward\] scoring_func .*'tanh'"):
+        moe.moe_topk_gate_backward(*arrays, 1.0, "tanh", backend=backend)
+    with pytest.raises(ValueError, match="mask and grad_scores_sum must .*, got mask alone$"):
+        moe.moe_topk_gate_backward(*arrays, 1.0, mask=numpy.ones(4, bool), backend=backend)
+    topk_idx[2, 1] = 8
+    with pytest.raises(tilekernels.DataError) as caught:
+        moe.moe_topk_gate_backward(*arrays, 1.0, backend=backend)
+    assert caught.value.row == 2

@@ -59,6 +59,15 @@ def _top2_sum_gate(given: int) -> Op:
               ["topk_idx", "topk_weights"], parameters=parameters, changed=_CHANGED)
 
 
+@functools.lru_cache(maxsize=None)
+def _moe_topk_gate_backward(given: int) -> Op:
+    arrays = [name for bit, name in enumerate(("mask", "grad_scores_sum")) if given >> bit & 1]
+    return Op("moe_topk_gate_backward", "moe_topk_gate_backward",
+              ["scores", "topk_idx", "topk_weights", "grad_topk_weights", *arrays],
+              ["grad_logits"], parameters=[("given", integer), ("routed_scaling_factor", number),
+                                           ("scoring_func", text)])
+
+
 def _given(arrays: tuple) -> Tuple[int, tuple]:
     """The bit set of the arrays that are there, and these."""
     bits = 0
@@ -371,6 +380,51 @@ def moe_topk_gate_forward(
 
 
 moe_topk_gate = moe_topk_gate_forward
+
+
+def moe_topk_gate_backward(
+        scores: Any, topk_idx: Any, topk_weights: Any, grad_topk_weights: Any,
+        routed_scaling_factor: float, scoring_func: str = "sqrtsoftplus", mask: Any = None,
+        grad_scores_sum: Any = None, out: Any = None, *, backend: Optional[str] = None) -> Any:
+    """The gradient of `moe_topk_gate_forward` by its logits, from the gradient of the normalized
+    weights and, for a balance loss, from that of each sequence's summed relative scores.
+
+    Args:
+        scores: (num_tokens, num_experts) float32, contiguous, as the forward pass saved them.
+        topk_idx: (num_tokens, num_topk) int64, contiguous: the logical routed experts, without
+            shared ones and before any map (`unmapped_topk_idx`). -1 is none; an expert may be there
+            twice. num_topk is in 1..min(num_experts, 32).
+        topk_weights: (num_tokens, num_topk) float32, contiguous, without shared ones.
+        grad_topk_weights: Their gradient. Of index -1 either may be anything.
+        routed_scaling_factor: That of the forward pass; finite.
+        scoring_func: That of the forward pass, "sqrtsoftplus" or "sigmoid".
+        mask: (num_tokens,) bool; goes with grad_scores_sum. False for tokens that have no part in
+            these sums; no effect on the other term.
+        grad_scores_sum: (num_sequences, num_experts) float32, contiguous: the gradient by the sums
+            over a sequence of scores / (sum of the token's scores). num_sequences divides
+            num_tokens; sequences are rows one after the other.
+        out: Memory for the result instead of a new array.
+        backend: The backend that must run it, by name; None takes that of the array's device.
+
+    Returns:
+        grad_logits (num_tokens, num_experts) float32, contiguous.
+
+    Raises:
+        ValueError: Shape, dtype, stride, range or name.
+        NotImplementedError: scoring_func is "softmax".
+        DataError: A token has an index outside of [-1, num_experts), which counts as -1.
+
+    Numerics: float32 with a rounding a step. delta = (s g - sum of g w) / (sum of the chosen scores
+    + 1e-20), both sums by the gate's tree; those of an expert added in the order of the slots.
+    Tokens of the mask add (H - dot(H, scores) r) r, r = 1 / sum of scores, unless all their scores
+    are 0. Times the derivative of the score. NaN is canonical. Same bits on every backend.
+
+    Source: TileKernels `moe_topk_gate_backward`, which adds repeated experts in any order.
+    """
+    given, arrays = _given((mask, grad_scores_sum))
+    return _moe_topk_gate_backward(given)(
+        (scores, topk_idx, topk_weights, grad_topk_weights, *arrays),
+        (given, routed_scaling_factor, scoring_func), backend, None if out is None else (out,))[0]
 
 
 def top2_sum_gate(
