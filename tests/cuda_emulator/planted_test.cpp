@@ -227,6 +227,8 @@ TEST_F(Emulator, NamesAnInstructionThatItDoesNotHave) {
 TEST_F(Emulator, FindsMemoryTouchedBeforeTheWaitOfADependentLaunch) {
   set_pdl(true);
   expect_fault(fault(0), "thread (0, 0, 0) touches memory before it waited for the kernel before");
+  const std::vector<uint32_t> waited = run(0, 96, 1, 0, 0, -1);
+  for (uint32_t i = 0; i < 96; ++i) EXPECT_EQ(waited[i], 195 - i);
 }
 
 TEST_F(Emulator, FindsLaunchesBeyondTheBounds) {

@@ -324,6 +324,7 @@ EMULATOR_PLAIN void store(u8* to, Many<T, kCount> from, u32 what, const void* pc
   api->access(to, sizeof(T) * kCount, kWrite | what, pc);
   __builtin_memcpy(to, &from, sizeof(from));
 }
+EMULATOR_PLAIN void fence() { api->fence(); }
 // Where in the text: a label of the caller.
 EMULATOR_INLINE const void* here() {
   const void* pc;
@@ -335,7 +336,7 @@ template <class T, Space kSpace, Order kOrder, class D>
 EMULATOR_INLINE void ld(D& d, u64 from) {
   using Type = typename T::Type;
   const auto x = load<Type, 1>(address_of<kSpace>(from), kWhat<kSpace, kOrder>, here());
-  if constexpr (kOrder == Order::kAcquire) api->fence();
+  if constexpr (kOrder == Order::kAcquire) fence();
   give(d, x.x[0]);
 }
 template <class T, Space kSpace, Order kOrder, class D>
@@ -357,7 +358,7 @@ EMULATOR_INLINE void ld(D& d0, D& d1, D& d2, D& d3, u64 from) {
 template <class T, Space kSpace, Order kOrder, class X>
 EMULATOR_INLINE void st(u64 to, X x) {
   using Type = typename T::Type;
-  if constexpr (kOrder == Order::kRelease) api->fence();
+  if constexpr (kOrder == Order::kRelease) fence();
   store<Type, 1>(address_of<kSpace>(to), {{static_cast<Type>(x)}}, kWhat<kSpace, kOrder>, here());
 }
 template <class T, Space kSpace, Order kOrder, class X>
@@ -405,7 +406,7 @@ EMULATOR_INLINE void atom(D& d, u64 at, X x, Y y = Y()) {
   using Type = typename T::Type;
   const auto first = static_cast<Type>(x);
   const auto second = static_cast<Type>(y);
-  if constexpr (kOrder != Order::kWeak && kOrder != Order::kRelaxed) api->fence();
+  if constexpr (kOrder != Order::kWeak && kOrder != Order::kRelaxed) fence();
   give(d, atomic(
               reinterpret_cast<Type*>(address_of<kSpace>(at)),
               [=](Type old) { return changed<kOp, Type>(old, first, second); },
@@ -418,16 +419,16 @@ EMULATOR_INLINE void red(u64 at, X x) {
 }
 
 // Fences, dependent launch, barriers.
-EMULATOR_INLINE void membar_gl() { api->fence(); }
+EMULATOR_INLINE void membar_gl() { fence(); }
 EMULATOR_INLINE void membar_cta() { __threadfence_block(); }
-EMULATOR_INLINE void membar_sys() { api->fence(); }
-EMULATOR_INLINE void fence_acq_rel_gpu() { api->fence(); }
-EMULATOR_INLINE void fence_sc_gpu() { api->fence(); }
+EMULATOR_INLINE void membar_sys() { fence(); }
+EMULATOR_INLINE void fence_acq_rel_gpu() { fence(); }
+EMULATOR_INLINE void fence_sc_gpu() { fence(); }
 EMULATOR_INLINE void fence_acq_rel_cta() { __threadfence_block(); }
-EMULATOR_INLINE void griddepcontrol_wait() { api->wait_for_predecessor(); }
+EMULATOR_PLAIN void griddepcontrol_wait() { api->wait_for_predecessor(); }
 EMULATOR_INLINE void griddepcontrol_launch_dependents() {}
-EMULATOR_INLINE void bar_sync(u32 barrier, const char* file = __builtin_FILE(),
-                              u32 line = __builtin_LINE()) {
+EMULATOR_PLAIN void bar_sync(u32 barrier, const char* file = __builtin_FILE(),
+                             u32 line = __builtin_LINE()) {
   if (barrier != 0) api->fail("bar.sync of another barrier than 0");
   api->block_barrier(BlockBarrier::kPlain, 0, file, line);
 }
