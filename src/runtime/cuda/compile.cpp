@@ -13,6 +13,7 @@
 #include "core/message.h"
 #include "core/settings.h"
 #include "runtime/cuda/driver.h"
+#include "runtime/jit/library.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
@@ -95,27 +96,22 @@ int32_t number_before(std::string_view line, std::string_view words) {
 }  // namespace
 
 std::string open_nvrtc(const std::string& library, Nvrtc& table) {
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    return std::string("the compiler library NVRTC cannot be opened: ") + dlerror();
+  jit::Library opened(library);
+  if (!opened.is_open()) {
+    return "the compiler library NVRTC cannot be opened: " + opened.problem();
   }
-  const char* absent = nullptr;
-  const auto load = [&](auto& entry, const char* name) {
-    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
-    if (entry == nullptr && absent == nullptr) absent = name;
-  };
-  load(table.version, "nvrtcVersion");
-  load(table.get_error_string, "nvrtcGetErrorString");
-  load(table.create_program, "nvrtcCreateProgram");
-  load(table.compile_program, "nvrtcCompileProgram");
-  load(table.get_program_log_size, "nvrtcGetProgramLogSize");
-  load(table.get_program_log, "nvrtcGetProgramLog");
-  load(table.get_binary_size, "nvrtcGetCUBINSize");
-  load(table.get_binary, "nvrtcGetCUBIN");
-  load(table.destroy_program, "nvrtcDestroyProgram");
-  if (absent != nullptr) {
+  opened.load(table.version, "nvrtcVersion");
+  opened.load(table.get_error_string, "nvrtcGetErrorString");
+  opened.load(table.create_program, "nvrtcCreateProgram");
+  opened.load(table.compile_program, "nvrtcCompileProgram");
+  opened.load(table.get_program_log_size, "nvrtcGetProgramLogSize");
+  opened.load(table.get_program_log, "nvrtcGetProgramLog");
+  opened.load(table.get_binary_size, "nvrtcGetCUBINSize");
+  opened.load(table.get_binary, "nvrtcGetCUBIN");
+  opened.load(table.destroy_program, "nvrtcDestroyProgram");
+  if (opened.absent() != nullptr) {
     return "the compiler library " + library + " is no NVRTC of CUDA 12 or newer: it has no " +
-           absent;
+           opened.absent();
   }
   int major = 0;
   int minor = 0;

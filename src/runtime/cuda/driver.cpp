@@ -1,7 +1,6 @@
 // The CUDA driver: a table of the entry points that we use, opened at the first need.
 #include "runtime/cuda/driver.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
@@ -10,6 +9,7 @@
 
 #include "core/message.h"
 #include "core/settings.h"
+#include "runtime/jit/library.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
@@ -91,45 +91,40 @@ std::string version_text(int number) {
 }
 
 std::string open_driver(const char* library, Driver& table) {
-  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    return std::string("the NVIDIA driver is missing: ") + dlerror();
+  jit::Library opened(library);
+  if (!opened.is_open()) {
+    return "the NVIDIA driver is missing: " + opened.problem();
   }
-  const char* absent = nullptr;
-  const auto load = [&](auto& entry, const char* name) {
-    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
-    if (entry == nullptr && absent == nullptr) absent = name;
-  };
-  load(table.init, "cuInit");
-  load(table.driver_get_version, "cuDriverGetVersion");
-  load(table.get_error_name, "cuGetErrorName");
-  load(table.get_error_string, "cuGetErrorString");
-  load(table.device_get_count, "cuDeviceGetCount");
-  load(table.device_get, "cuDeviceGet");
-  load(table.device_get_name, "cuDeviceGetName");
-  load(table.device_get_attribute, "cuDeviceGetAttribute");
-  load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
-  load(table.ctx_get_current, "cuCtxGetCurrent");
-  load(table.ctx_push_current, "cuCtxPushCurrent_v2");
-  load(table.ctx_pop_current, "cuCtxPopCurrent_v2");
-  load(table.stream_get_ctx, "cuStreamGetCtx");
-  load(table.stream_is_capturing, "cuStreamIsCapturing");
-  load(table.stream_synchronize, "cuStreamSynchronize");
-  load(table.thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
-  load(table.module_load_data, "cuModuleLoadData");
-  load(table.module_get_function, "cuModuleGetFunction");
-  load(table.func_set_attribute, "cuFuncSetAttribute");
-  load(table.launch_kernel_ex, "cuLaunchKernelEx");
-  load(table.mem_alloc, "cuMemAlloc_v2");
-  load(table.memcpy_async, "cuMemcpyAsync");
-  load(table.memset_d8_async, "cuMemsetD8Async");
-  load(table.mem_pool_create, "cuMemPoolCreate");
-  load(table.mem_pool_set_attribute, "cuMemPoolSetAttribute");
-  load(table.mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync");
-  load(table.mem_free_async, "cuMemFreeAsync");
-  if (absent == nullptr) return "";
-  return std::string("the NVIDIA driver is too old: ") + library + " has no " + absent + "; CUDA " +
-         version_text(kLeastVersion) + " is needed";
+  opened.load(table.init, "cuInit");
+  opened.load(table.driver_get_version, "cuDriverGetVersion");
+  opened.load(table.get_error_name, "cuGetErrorName");
+  opened.load(table.get_error_string, "cuGetErrorString");
+  opened.load(table.device_get_count, "cuDeviceGetCount");
+  opened.load(table.device_get, "cuDeviceGet");
+  opened.load(table.device_get_name, "cuDeviceGetName");
+  opened.load(table.device_get_attribute, "cuDeviceGetAttribute");
+  opened.load(table.primary_ctx_retain, "cuDevicePrimaryCtxRetain");
+  opened.load(table.ctx_get_current, "cuCtxGetCurrent");
+  opened.load(table.ctx_push_current, "cuCtxPushCurrent_v2");
+  opened.load(table.ctx_pop_current, "cuCtxPopCurrent_v2");
+  opened.load(table.stream_get_ctx, "cuStreamGetCtx");
+  opened.load(table.stream_is_capturing, "cuStreamIsCapturing");
+  opened.load(table.stream_synchronize, "cuStreamSynchronize");
+  opened.load(table.thread_exchange_capture_mode, "cuThreadExchangeStreamCaptureMode");
+  opened.load(table.module_load_data, "cuModuleLoadData");
+  opened.load(table.module_get_function, "cuModuleGetFunction");
+  opened.load(table.func_set_attribute, "cuFuncSetAttribute");
+  opened.load(table.launch_kernel_ex, "cuLaunchKernelEx");
+  opened.load(table.mem_alloc, "cuMemAlloc_v2");
+  opened.load(table.memcpy_async, "cuMemcpyAsync");
+  opened.load(table.memset_d8_async, "cuMemsetD8Async");
+  opened.load(table.mem_pool_create, "cuMemPoolCreate");
+  opened.load(table.mem_pool_set_attribute, "cuMemPoolSetAttribute");
+  opened.load(table.mem_alloc_from_pool_async, "cuMemAllocFromPoolAsync");
+  opened.load(table.mem_free_async, "cuMemFreeAsync");
+  if (opened.absent() == nullptr) return "";
+  return std::string("the NVIDIA driver is too old: ") + library + " has no " + opened.absent() +
+         "; CUDA " + version_text(kLeastVersion) + " is needed";
 }
 
 const Driver& driver() {

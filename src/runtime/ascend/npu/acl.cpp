@@ -2,16 +2,15 @@
 // need.
 #include "runtime/ascend/npu/acl.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <type_traits>
 
 #include "core/message.h"
 #include "core/settings.h"
+#include "runtime/jit/library.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::ascend::npu {
@@ -85,33 +84,28 @@ std::string start() {
 }  // namespace
 
 std::string open_acl(const std::string& library, Acl& into) {
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return std::string("the NPU's runtime is missing: ") + dlerror();
-  const char* absent = nullptr;
-  const auto load = [&](auto& entry, const char* name) {
-    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
-    if (entry == nullptr && absent == nullptr) absent = name;
-  };
-  load(into.init, "aclInit");
-  load(into.get_recent_error, "aclGetRecentErrMsg");
-  load(into.get_soc_name, "aclrtGetSocName");
-  load(into.get_version, "aclrtGetVersion");
-  load(into.get_device_count, "aclrtGetDeviceCount");
-  load(into.get_device, "aclrtGetDevice");
-  load(into.set_device, "aclrtSetDevice");
-  load(into.get_device_info, "aclrtGetDeviceInfo");
-  load(into.get_current_context, "aclrtGetCurrentContext");
-  load(into.set_current_context, "aclrtSetCurrentContext");
-  load(into.allocate, "aclrtMalloc");
-  load(into.free, "aclrtFree");
-  load(into.copy, "aclrtMemcpy");
-  load(into.fill, "aclrtMemset");
-  load(into.synchronize_stream, "aclrtSynchronizeStream");
-  load(into.load, "aclrtBinaryLoadFromData");
-  load(into.get_function, "aclrtBinaryGetFunction");
-  load(into.launch, "aclrtLaunchKernelWithHostArgs");
-  if (absent == nullptr) return "";
-  return "the NPU's runtime is too old: " + library + " has no " + absent;
+  jit::Library opened(library);
+  if (!opened.is_open()) return "the NPU's runtime is missing: " + opened.problem();
+  opened.load(into.init, "aclInit");
+  opened.load(into.get_recent_error, "aclGetRecentErrMsg");
+  opened.load(into.get_soc_name, "aclrtGetSocName");
+  opened.load(into.get_version, "aclrtGetVersion");
+  opened.load(into.get_device_count, "aclrtGetDeviceCount");
+  opened.load(into.get_device, "aclrtGetDevice");
+  opened.load(into.set_device, "aclrtSetDevice");
+  opened.load(into.get_device_info, "aclrtGetDeviceInfo");
+  opened.load(into.get_current_context, "aclrtGetCurrentContext");
+  opened.load(into.set_current_context, "aclrtSetCurrentContext");
+  opened.load(into.allocate, "aclrtMalloc");
+  opened.load(into.free, "aclrtFree");
+  opened.load(into.copy, "aclrtMemcpy");
+  opened.load(into.fill, "aclrtMemset");
+  opened.load(into.synchronize_stream, "aclrtSynchronizeStream");
+  opened.load(into.load, "aclrtBinaryLoadFromData");
+  opened.load(into.get_function, "aclrtBinaryGetFunction");
+  opened.load(into.launch, "aclrtLaunchKernelWithHostArgs");
+  if (opened.absent() == nullptr) return "";
+  return "the NPU's runtime is too old: " + library + " has no " + opened.absent();
 }
 
 const Acl& acl() {

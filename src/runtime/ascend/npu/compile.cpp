@@ -1,18 +1,16 @@
 // The NPU's run-time compiler: aclrtc, opened at the first need, turns kernel text into a binary.
 #include "runtime/ascend/npu/compile.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <mutex>
 #include <optional>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "core/message.h"
 #include "core/settings.h"
 #include "runtime/ascend/npu/acl.h"
+#include "runtime/jit/library.h"
 #include "tilekernels/error.h"
 
 namespace tilekernels::ascend::npu {
@@ -53,26 +51,21 @@ std::vector<std::string> options_of(const jit::CompileJob& job) {
 }  // namespace
 
 std::string open_aclrtc(const std::string& library, jit::Compiler& into) {
-  void* const handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    return std::string("the NPU's run-time compiler is missing: ") + dlerror();
+  jit::Library opened(library);
+  if (!opened.is_open()) {
+    return "the NPU's run-time compiler is missing: " + opened.problem();
   }
-  const char* absent = nullptr;
-  const auto load = [&](auto& entry, const char* name) {
-    entry = reinterpret_cast<std::remove_reference_t<decltype(entry)>>(dlsym(handle, name));
-    if (entry == nullptr && absent == nullptr) absent = name;
-  };
   into.version = nullptr;
   into.get_error_string = nullptr;
-  load(into.create_program, "aclrtcCreateProg");
-  load(into.compile_program, "aclrtcCompileProg");
-  load(into.get_program_log_size, "aclrtcGetCompileLogSize");
-  load(into.get_program_log, "aclrtcGetCompileLog");
-  load(into.get_binary_size, "aclrtcGetBinDataSize");
-  load(into.get_binary, "aclrtcGetBinData");
-  load(into.destroy_program, "aclrtcDestroyProg");
-  if (absent != nullptr) {
-    return "the NPU's run-time compiler is too old: " + library + " has no " + absent;
+  opened.load(into.create_program, "aclrtcCreateProg");
+  opened.load(into.compile_program, "aclrtcCompileProg");
+  opened.load(into.get_program_log_size, "aclrtcGetCompileLogSize");
+  opened.load(into.get_program_log, "aclrtcGetCompileLog");
+  opened.load(into.get_binary_size, "aclrtcGetBinDataSize");
+  opened.load(into.get_binary, "aclrtcGetBinData");
+  opened.load(into.destroy_program, "aclrtcDestroyProg");
+  if (opened.absent() != nullptr) {
+    return "the NPU's run-time compiler is too old: " + library + " has no " + opened.absent();
   }
   // The library has no version of its own; its toolkit's runtime has.
   into.identity = "aclrtc" + std::string(acl_version().empty() ? "" : " of acl " + acl_version());
