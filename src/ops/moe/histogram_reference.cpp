@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "ops/moe/common.h"
 #include "ops/moe/histogram.h"
 
 namespace tilekernels::reference {
@@ -14,9 +15,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
       if (index >= 0 && index < args.num_bins) {
         ++counts[static_cast<std::size_t>(index)];
       } else if (index != -1) {
-        const uint64 word =
-            numerics::fault_word(token, histogram_op_id(shape), numerics::kFaultIndexOutOfRange);
-        *args.fault = numerics::min_of(*args.fault, word);
+        note_fault(args.fault, token, histogram_op_id(shape), numerics::kFaultIndexOutOfRange);
       }
     }
   }

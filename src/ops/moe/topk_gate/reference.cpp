@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "ops/moe/common.h"
 #include "ops/moe/topk_gate/op.h"
 
 namespace tilekernels::reference {
@@ -13,8 +14,7 @@ void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launc
     for (int32 expert = 0; expert < shape.num_experts; ++expert) {
       keys[static_cast<std::size_t>(expert)] = numerics::topk_key(scores[expert]);
       if (!numerics::is_finite(scores[expert])) {
-        const uint64 word = numerics::fault_word(token, kTopkGateId, numerics::kFaultNotFinite);
-        *args.fault = numerics::min_of(*args.fault, word);
+        note_fault(args.fault, token, kTopkGateId, numerics::kFaultNotFinite);
       }
     }
     for (int32 slot = 0; slot < shape.num_topk; ++slot) {
