@@ -1,4 +1,4 @@
-// Device memory, and who touched shared memory when.
+// Whether a kernel may touch device memory as it does.
 #pragma once
 
 #include <string>
