@@ -138,12 +138,12 @@ struct RoutingTensor {
 ///       others are there.
 ///     image_bias, image_token_mask: together; image tokens take image_bias instead of bias.
 ///     fix_routing_mask: true takes the token's experts from unmapped_topk_idx, which must be
-///     there. to_physical_map, logical_count: together; num_logical = num_experts +
-///     num_shared_experts.
+///       there.
+///     to_physical_map, logical_count: together; num_logical = num_experts + num_shared_experts.
 ///       Token t takes copy (ep_rank + 23333 t) mod logical_count[i] of expert i.
 ///     unmapped_topk_idx: receives the routed experts before the map; -1 for masked and random
-///     ones. force_random: true for a token that takes random physical experts and weights, the
-///     same ones
+///       ones.
+///     force_random: true for a token that takes random physical experts and weights, the same ones
 ///       at every call: they depend on ep_rank and the token's number.
 /// Returns: topk_idx (num_tokens, num_topk + num_shared_experts) i64 and topk_weights f32 of the
 ///   same shape, contiguous: routed slots by falling selection score, then the shared experts,
@@ -382,6 +382,7 @@ struct SfExpansion {
 ///   num_per_channels: 16, 32, 64 or 128; hidden counts elements, two a byte of e2m1.
 /// Returns: data as above; sf as `sf_spec` for num_expanded_tokens rows. Scaling factors of rows
 ///   that are zero are 0, and so is the padding.
+/// Errors, Numerics: as `expand_to_fused`.
 /// Source: TileKernels `expand_to_fused_with_sf`.
 QuantTensor expand_to_fused_with_sf(const QuantView& x, int num_per_channels,
                                     const TensorView& token_topk_to_pos,
@@ -473,11 +474,12 @@ void aux_fi_out(const TensorView& fi, const TensorView& topk_idx, int num_expert
 ///   num_ep_ranks: 1..n, so that p >= 1.
 ///   tp_rank: the column, 0..num_tp_ranks - 1.
 ///   num_tp_ranks: at least 1.
-/// Returns: masked, of the shape and dtype of indices, contiguous: for v >= 0 of rank r = v / p
-/// with
-///   r mod num_tp_ranks = tp_rank, (r / num_tp_ranks) · p + v mod p; else -1.
+/// Returns: masked, of the shape and dtype of indices, contiguous: for v >= 0 of rank
+///   r = floor(v / p) with r mod num_tp_ranks = tp_rank, floor(r / num_tp_ranks) · p + v mod p;
+///   else -1.
 /// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with an
 ///   index of n or more (it becomes -1, other indices are right).
+/// Numerics: exact.
 /// Source: TileKernels `mask_indices_by_tp`.
 Tensor mask_indices_by_tp(const TensorView& indices, int n, int num_ep_ranks, int tp_rank,
                           int num_tp_ranks, const Call& call = {});
@@ -492,8 +494,10 @@ void mask_indices_by_tp_out(const TensorView& masked, const TensorView& indices,
 /// Args:
 ///   group_indices: (num_tokens, num_topk) i64, contiguous; num_topk in 1..32. Changed.
 ///   num_groups: 1..128.
+/// Returns: nothing; the `_spec` form that of group_indices.
 /// Errors: std::invalid_argument for shape, dtype, stride or range; DataError for a row with an
 ///   index of num_groups or more. Such indices, and negative ones, stay as they are.
+/// Numerics: exact.
 /// Source: TileKernels `inplace_unique_group_indices`.
 TensorSpec inplace_unique_group_indices_spec(const TensorSpec& group_indices, int num_groups);
 void inplace_unique_group_indices_out(const TensorView& group_indices, int num_groups,
