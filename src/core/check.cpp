@@ -11,7 +11,11 @@ namespace {
 
 ByteRange range_of(const TensorView& view, int64_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(view.data);
-  return {view.device, begin, begin + static_cast<uintptr_t>(bytes)};
+  uintptr_t end;
+  if (__builtin_add_overflow(begin, static_cast<uintptr_t>(bytes), &end)) {
+    end = std::numeric_limits<uintptr_t>::max();
+  }
+  return {view.device, begin, end};
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ constexpr std::string_view kDTypeNames[kNumDTypes] = {
     "i8",  "i16", "i32",  "i64",  "u8",   "u32",  "bool",
 };
 
-// a · b, or the largest number when that is more: such a tensor is refused by the first check.
+// a · b, or the largest number when that is more: such a tensor is refused by the first check, or
+// it is a stride that means nothing.
 int64_t product(int64_t a, int64_t b) {
   int64_t result;
   return __builtin_mul_overflow(a, b, &result) ? std::numeric_limits<int64_t>::max() : result;
@@ -105,8 +106,8 @@ int64_t TensorSpec::span_bytes() const {
 int64_t TensorSpec::storage_bytes() const {
   if (is_empty()) return 0;
   int64_t elements = 1;
-  for (int i = 0; i < rank(); ++i) elements = std::max(elements, shape[i] * strides[i]);
-  return elements * size_bytes(dtype);
+  for (int i = 0; i < rank(); ++i) elements = std::max(elements, product(shape[i], strides[i]));
+  return product(elements, size_bytes(dtype));
 }
 
 bool matches(const TensorSpec& a, const TensorSpec& b) {

@@ -49,6 +49,18 @@ TEST(TensorSpec, StorageHoldsThePaddingOfAColumnPitch) {
   EXPECT_FALSE(spec.is_contiguous());
 }
 
+TEST(Check, SeesMemoryThatOverlapsWhateverTheStridesThatMeanNothing) {
+  float memory[8] = {};
+  const TensorView input(memory, {{8}, DType::kF32});
+  for (const int64_t stride : {int64_t{8}, std::numeric_limits<int64_t>::max(),
+                               std::numeric_limits<int64_t>::min(), int64_t{1} << 62}) {
+    const TensorView output(memory, {{1, 8}, {stride, 1}, DType::kF32});
+    EXPECT_THROW(Check("op").disjoint("out", bytes_written(output), "in", bytes_read(input)),
+                 std::invalid_argument)
+        << stride;
+  }
+}
+
 TEST(TensorSpec, MatchesIgnoresStridesThatMeanNothing) {
   const TensorSpec one_row({1, 4}, {4, 1}, DType::kF32);
   EXPECT_TRUE(matches(one_row, {{1, 4}, {99, 1}, DType::kF32}));
