@@ -154,6 +154,19 @@ TEST_F(Cast, OutputsAreChecked) {
       op + "out.sf must not overlap x.sf, got shared memory");
 }
 
+// A single column's stride means nothing, but its padding is written all the same.
+TEST_F(Cast, ThePaddingOfASingleColumnMayNotOverlap) {
+  std::vector<float> memory(5 + 5 * 32);
+  const TensorView x(memory.data() + 5, TensorSpec({5, 32}, DType::kF32));
+  const TensorView sf(memory.data(), TensorSpec({5, 1}, DType::kF32));
+  const Tensor data(TensorSpec({5, 32}, DType::kE4M3));
+  const CastOptions options{.sf = {SfKind::kF32, SfLayout::kCol}};
+  EXPECT_EQ(error_of([&] {
+              per_token_cast_out({data, sf}, x, DType::kE4M3, 32, options);
+            }),
+            "[per_token_cast] out.sf must not overlap x, got shared memory");
+}
+
 TEST_F(Cast, SfSpec) {
   const TensorSpec packed = sf_spec({SfKind::kUE8M0, SfLayout::kColPacked}, 3, 5);
   EXPECT_EQ(packed.dtype, DType::kI32);

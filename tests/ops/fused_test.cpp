@@ -4,6 +4,8 @@
 
 #include <cstring>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "tilekernels/config.h"
@@ -68,6 +70,27 @@ TEST(FusedMapping, ASlicedTensorKeepsTheMemory) {
 }
 
 // Enough entries for several parts, rows for several threads.
+// A single column's stride means nothing, but its padding is written all the same.
+TEST(ExpandToFused, ThePaddingOfASingleColumnMayNotOverlap) {
+  std::vector<int32_t> memory(5 + 5, -1);
+  const TensorView sf(memory.data(), TensorSpec({5, 1}, DType::kF32));
+  const TensorView pos_to_expert(memory.data() + 5, TensorSpec({5}, DType::kI32));
+  std::vector<int32_t> positions(2);
+  const TensorView token_topk_to_pos(positions.data(), TensorSpec({1, 2}, DType::kI32));
+  const Tensor x(TensorSpec({1, 32}, DType::kE4M3));
+  const Tensor x_sf(TensorSpec({1, 1}, DType::kF32));
+  const Tensor data(TensorSpec({5, 32}, DType::kE4M3));
+  std::string error;
+  try {
+    expand_to_fused_with_sf_out({data, sf}, {x, x_sf}, 32, token_topk_to_pos, pos_to_expert,
+                                {.col_major = true});
+  } catch (const std::invalid_argument& thrown) {
+    error = thrown.what();
+  }
+  EXPECT_EQ(error,
+            "[expand_to_fused_with_sf] out.sf must not overlap pos_to_expert, got shared memory");
+}
+
 TEST(Fused, ThreadsDoNotShow) {
   constexpr int64_t kTokens = 20000;
   constexpr int64_t kHidden = 40;

@@ -46,7 +46,7 @@ void run_cast(const CastTable& table, const CastCall& cast, CastPlan&& plan, con
   }
   if (sf != nullptr) {
     check.matches(sf_name, *sf, plan.sf);
-    sf_bytes = bytes_written(*sf);
+    sf_bytes = bytes_written({sf->data, plan.sf});  // padding of a single column too
   }
   const auto check_input = [&](std::string_view name, const TensorView& input) {
     check.memory(name, input);
