@@ -210,6 +210,8 @@ OpCases expand_to_fused() {
              "[expand_to_fused] token_topk_to_pos must lie in its table, got a position out of "
              "range at row 1"),
       bad("rank", {{64}, kBF16}, places, experts, "x must have 2 dimensions, got (64)"),
+      bad("hidden", {{4, 1 << 30}, kBF16}, places, experts,
+          "hidden bytes must be in 0..1073741824, got 2147483648"),
       bad("columns", {{4, 64}, {1, 4}, kBF16}, places, experts,
           "x must have column stride 1, got strides (1, 4)"),
       bad("overlap", {{4, 64}, {32, 1}, kBF16}, places, experts,

@@ -183,6 +183,8 @@ OpCases reduce_fused() {
       bad("rank", {{64}, kBF16}, places, {}, kPlain, "x must have 2 dimensions, got (64)"),
       bad("dtype", {{8, 64}, DType::kI8}, places, {}, kPlain,
           "x must have dtype f32, bf16, f16 or e4m3, got i8"),
+      bad("hidden", {{8, (1 << 30) + 1}, DType::kE4M3}, places, {}, kPlain,
+          "hidden must be in 0..1073741824, got 1073741825"),
       bad("columns", {{8, 64}, {1, 8}, kBF16}, places, {}, kPlain,
           "x must have column stride 1, got strides (1, 8)"),
       bad("positions-dtype", x, {{4, 2}, DType::kI64}, {}, kPlain,
