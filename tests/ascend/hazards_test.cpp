@@ -201,6 +201,16 @@ TEST(Hazards, H06ScalarAccess) {
                   copy_out(gm(output), x, kVector);
                   set_value(x, 2, 1.0f);
                 });
+  expect_hazard(
+      HazardKind::kScalarAccess, "", -1,
+      "the scalar unit reads bytes of GM that the kernel writes: its cache may hold older ones",
+      [] {
+        const Ub<float> x = ub_alloc<float>("x", 64);
+        vf_call<fill_one>("fill_one", x);
+        order<Pipe::kV, Pipe::kMte3>(0);
+        copy_out(gm(output), x, kVector);
+        get_value(gm(static_cast<const float*>(output)), 3);
+      });
 }
 
 void store_then_load(Ub<float> x, bool with_bar) {

@@ -71,20 +71,29 @@ TILEKERNELS_CORE void report_fault(uint64* words, uint64 fault) {
   lower_word(words, ub_alloc<int32>("fault word", kBlockBytes / 4), fault);
 }
 
-/// At the end of a kernel: lowers this core's error word if one of its items is faulty.
-/// row_of(item) is the row of the core's item.
-template <class RowOf>
-TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, int32 kind,
-                                    const RowOf& row_of) {
+/// At the end of a kernel: lowers this core's error word if one of its items is faulty, of those in
+/// `faults` and `known`, the lowest that its scalar unit has found. word_of(item) is the error word
+/// that stands for the core's item.
+template <class WordOf>
+TILEKERNELS_CORE void report_fault_words(uint64* words, Ub<int32> faults, int32 known,
+                                         const WordOf& word_of) {
   const Ub<int32> word = ub_alloc<int32>("fault word", kBlockBytes / 4);
   vf_call<lowest_fault>("lowest_fault", word, faults);
   set_flag<Pipe::kV, Pipe::kS>(0);
   wait_flag<Pipe::kV, Pipe::kS>(0);
-  const int32 item = get_value(word, 0);
+  const int32 item = numerics::min_of(get_value(word, 0), known);
   if (item == kNoFaultItem) return;
   set_flag<Pipe::kS, Pipe::kMte2>(0);
   wait_flag<Pipe::kS, Pipe::kMte2>(0);
-  lower_word(words, word, numerics::fault_word(row_of(item), op, kind));
+  lower_word(words, word, word_of(item));
+}
+
+/// The same for one kind of fault: row_of(item) is the row of the core's item.
+template <class RowOf>
+TILEKERNELS_CORE void report_faults(uint64* words, Ub<int32> faults, int32 op, int32 kind,
+                                    const RowOf& row_of) {
+  report_fault_words(words, faults, kNoFaultItem,
+                     [&](int32 item) { return numerics::fault_word(row_of(item), op, kind); });
 }
 
 }  // namespace tilekernels::ascend

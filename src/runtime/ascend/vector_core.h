@@ -150,6 +150,14 @@ void set_value(Ub<T> ub, int64 i, T value) {
   model::scalar_write((ub + i).place, &value, sizeof(T));
 }
 
+/// The scalar unit on GM, through its own cache: of what no core writes during the kernel.
+template <class T>
+T get_value(Gm<const T> from, int64 i) {
+  T value;
+  model::scalar_read_gm(from.address + i, &value, sizeof(T));
+  return value;
+}
+
 /// A trip count for a loop in a vector function.
 inline uint16 trips(int64 count) { return model::trips(count); }
 

@@ -529,6 +529,17 @@ void Core::scalar_access(UbPlace place, void* out, const void* in, int32 bytes) 
   std::memcpy(out, data_.data() + offset, static_cast<size_t>(bytes));
 }
 
+void Core::scalar_read_gm(const void* from, void* value, int32 bytes) {
+  if (options_.check_order) run_queues(nullptr, true);
+  next(Pipe::kS);
+  if (options_.check_order && gm_->last_write(from, bytes) > 0) {
+    fail(HazardKind::kScalarAccess,
+         "the scalar unit reads bytes of GM that the kernel writes: its cache may hold older ones");
+  }
+  gm_->note_read(from, bytes);
+  std::memcpy(value, from, static_cast<size_t>(bytes));
+}
+
 // ------------------------------ queues
 
 bool Core::is_runnable(const Work& work) const {

@@ -98,6 +98,7 @@ class Core {
                 int64 bytes);
   void barrier_all();
   void scalar_access(UbPlace place, void* out, const void* in, int32 bytes);
+  void scalar_read_gm(const void* from, void* value, int32 bytes);
 
   // ---- vector functions
   void require_vf(const char* what) const;

@@ -45,6 +45,9 @@ void scalar_read(UbPlace place, void* value, int32 bytes) {
 void scalar_write(UbPlace place, const void* value, int32 bytes) {
   core().scalar_access(place, nullptr, value, bytes);
 }
+void scalar_read_gm(const void* from, void* value, int32 bytes) {
+  core_code("a scalar read of GM").scalar_read_gm(from, value, bytes);
+}
 uint16 trips(int64 trip_count) {
   if (trip_count < 0 || trip_count > kMaxTrips) {
     core().fail(HazardKind::kBadLoop,

@@ -75,6 +75,7 @@ void pipe_barrier(Pipe pipe);
 void barrier_all();
 void scalar_read(UbPlace place, void* value, int32 bytes);
 void scalar_write(UbPlace place, const void* value, int32 bytes);
+void scalar_read_gm(const void* from, void* value, int32 bytes);
 uint16 trips(int64 count);
 void enqueue_vf(const char* name, void (*run)(const void*), const void* stored, int64 bytes);
 

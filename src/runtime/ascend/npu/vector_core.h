@@ -206,6 +206,10 @@ template <class N>
 TILEKERNELS_CORE void set_value(__ubuf__ N* ub, int64 i, N value) {
   ub[i] = value;
 }
+template <class T>
+TILEKERNELS_CORE T get_value(Gm<const T> from, int64 i) {
+  return from.address[i];
+}
 TILEKERNELS_CORE uint16 trips(int64 count) { return static_cast<uint16>(count); }
 
 template <auto kFunction, class... Args>
