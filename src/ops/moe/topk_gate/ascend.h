@@ -1,25 +1,15 @@
-// topk_gate on the vector core: experts dealt out over the lanes, one reduction a slot.
-//
-// Lane λ holds the experts λ·R … λ·R + R - 1 of a row in R registers, sorted by key, so the best
-// key of every lane stands in register 0. The first lane that has the largest of these holds, of
-// equal keys, the lowest expert: the maximum instruction's own tie rule is the op's. The winner's
-// lane moves up by one register, and the next slot follows. Rows of more than 384 experts go by
-// chunks of 224 behind the best of the chunks before, whose positions, and so whose ties, come
-// first.
+// topk_gate on the vector core: keys in registers, selected as topk_ascend.h says. Rows of more
+// than 384 experts go by chunks of 224 behind the best of the chunks before, whose positions, and
+// so whose ties, come first.
 #pragma once
 
+#include "ops/moe/topk_ascend.h"
 #include "ops/moe/topk_gate/op.h"
 #include "runtime/ascend/faults.h"
-#include "runtime/ascend/ring.h"
 
 namespace tilekernels::ascend::topk_gate_kernel {
 
-constexpr int32 kMaxRegs = 6;
-constexpr int32 kWhole = kMaxRegs * kF32Lanes;  // experts of a row that needs no chunks
-constexpr int32 kChunkRegs = 4;                 // fewest cycles of 1, 2, 4, 6 and 8
-constexpr int32 kCarry = kMaxTopk;              // positions of the best so far
-// New experts of a chunk that takes so many registers
-constexpr int32 chunk_of(int32 regs) { return regs * kF32Lanes - kCarry; }
+static_assert(kCarry == kMaxTopk);
 constexpr int32 kNotFiniteBits = static_cast<int32>(numerics::kInfBits);
 
 /// Tile constants.
@@ -65,97 +55,6 @@ TILEKERNELS_CALLEE void note_row(Ub<int32> faults, const Reg<int32>& largest, in
   note_faults(faults, mine, is_bad, all);
 }
 
-// Sorts the R keys of every lane, and their ids, descending; equal keys stay in order.
-template <int32 kRegs>
-TILEKERNELS_CALLEE void sort_lanes(Reg<int32> (&keys)[kRegs], Reg<int32> (&ids)[kRegs],
-                                   const Mask& all) {
-  if constexpr (kRegs > 1) {
-    Reg<int32> t;
-    Mask later;
-    for (int32 pass = 0; pass < kRegs; ++pass) {
-      for (int32 i = pass % 2; i + 1 < kRegs; i += 2) {
-        vcmp<Cmp::kGt>(later, keys[i + 1], keys[i], all);
-        vmax(t, keys[i], keys[i + 1], all);
-        vmin(keys[i + 1], keys[i], keys[i + 1], all);
-        vmov(keys[i], t);
-        vsel(t, ids[i + 1], ids[i], later);
-        vsel(ids[i + 1], ids[i], ids[i + 1], later);
-        vmov(ids[i], t);
-      }
-    }
-  }
-}
-
-// Takes the best `num_topk` of sorted lanes; their ids, and `kWithKeys` their keys, go to UB.
-template <int32 kRegs, bool kWithKeys>
-TILEKERNELS_CALLEE void take_best(Reg<int32> (&keys)[kRegs], Reg<int32> (&ids)[kRegs],
-                                  Ub<int32> best_ids, Ub<int32> best_keys, uint16 num_topk,
-                                  const Mask& all) {
-  Reg<int32> best;
-  Reg<int32> lane;
-  Reg<int32> taken;
-  Reg<int32> lanes;
-  Mask winner;
-  vdup(taken, numerics::kTopkTaken, all);
-  vci(lanes, 0);
-  for (uint16 slot = 0; slot < num_topk; ++slot) {
-    vcmax(best, keys[0], all);
-    vdintlv(best, lane, best, best);  // the winner's lane, in lane 0
-    if constexpr (kWithKeys) vst_first(best_keys + slot, best);
-    vdup_lane0(lane, lane, all);
-    vcmp<Cmp::kEq>(winner, lanes, lane, all);
-    vcadd(best, ids[0], winner);
-    vst_first(best_ids + slot, best);
-    for (int32 i = 0; i + 1 < kRegs; ++i) {
-      vsel(keys[i], keys[i + 1], keys[i], winner);
-      vsel(ids[i], ids[i + 1], ids[i], winner);
-    }
-    vsel(keys[kRegs - 1], taken, keys[kRegs - 1], winner);
-  }
-}
-
-// int64 ids from int32 pairs.
-TILEKERNELS_CALLEE void store_ids(Ub<uint32> out, Ub<int32> best_ids, uint16 num_topk,
-                                  const Mask& all) {
-  Reg<int32> low;
-  Reg<int32> high;
-  vlds(low, best_ids);
-  vdup(high, 0, all);
-  vintlv(low, high, low, high);
-  uint32 words = 2u * num_topk;
-  vsts(as_ub<int32>(out), low, plt<int32>(words));
-}
-
-// Lane λ of register r: element λ·R + r of `from`. Reads R registers.
-template <int32 kRegs, class T>
-TILEKERNELS_CALLEE void deal_out(Reg<T> (&regs)[kRegs], Ub<T> from, const Mask& all) {
-  if constexpr (kRegs == 1) {
-    vlds(regs[0], from);
-  } else if constexpr (kRegs == 2) {
-    vld_deintlv(regs[0], regs[1], from);
-  } else if constexpr (kRegs == 4) {
-    vld_deintlv(regs[0], regs[1], from);
-    vld_deintlv(regs[2], regs[3], from + 2 * kF32Lanes);
-    vdintlv(regs[0], regs[2], regs[0], regs[2]);
-    vdintlv(regs[1], regs[3], regs[1], regs[3]);
-  } else {
-    Reg<int32> index;
-    vci(index, 0);
-    vmuls(index, index, kRegs, all);
-    for (int32 r = 0; r < kRegs; ++r) {
-      vgather(regs[r], from, index, all);
-      vadds(index, index, 1, all);
-    }
-  }
-}
-
-template <int32 kRegs>
-TILEKERNELS_CALLEE void number_experts(Reg<int32> (&ids)[kRegs], const Mask& all) {
-  vci(ids[0], 0);
-  vmuls(ids[0], ids[0], kRegs, all);
-  for (int32 r = 1; r < kRegs; ++r) vadds(ids[r], ids[r - 1], 1, all);
-}
-
 // A whole row.
 template <int32 kRegs>
 TILEKERNELS_VF void select_row(Ub<float> scores, Ub<uint32> out, Ub<int32> best_ids,
@@ -163,10 +62,11 @@ TILEKERNELS_VF void select_row(Ub<float> scores, Ub<uint32> out, Ub<int32> best_
   const Mask all = pset<int32>();
   Reg<int32> keys[kRegs];
   Reg<int32> ids[kRegs];
+  number_experts(ids, all);
   {
     Reg<float> dealt[kRegs];
     Reg<int32> largest;
-    deal_out(dealt, scores, all);
+    deal_out(dealt, scores, ids, all);
     vdup(largest, 0, all);
     for (int32 r = 0; r < kRegs; ++r) {
       // Of the lanes' r-th experts, so many exist.
@@ -176,7 +76,6 @@ TILEKERNELS_VF void select_row(Ub<float> scores, Ub<uint32> out, Ub<int32> best_
     }
     note_row(faults, largest, row, all);
   }
-  number_experts(ids, all);
   sort_lanes(keys, ids, all);
   take_best<kRegs, false>(keys, ids, best_ids, best_ids, num_topk, all);
   mem_bar<Bar::kVstVld>();
@@ -217,8 +116,12 @@ TILEKERNELS_VF void select_chunk(Ub<float> scores, Ub<int32> keys, Ub<int32> ids
   mem_bar<Bar::kVstVld>();
   Reg<int32> dealt_keys[kRegs];
   Reg<int32> dealt_ids[kRegs];
-  deal_out(dealt_keys, keys, all);
-  deal_out(dealt_ids, ids, all);
+  {
+    Reg<int32> places[kRegs];
+    number_experts(places, all);
+    deal_out(dealt_keys, keys, places, all);
+    deal_out(dealt_ids, ids, places, all);
+  }
   sort_lanes(dealt_keys, dealt_ids, all);
   mem_bar<Bar::kVldVst>();
   take_best<kRegs, true>(dealt_keys, dealt_ids, ids, keys, num_topk, all);
