@@ -24,6 +24,7 @@ constexpr Table table(const char* op, int32 op_id) {
       .reference = reference::moe_topk_gate,
       .cpu = cpu::moe_topk_gate,
       .cuda = cuda::moe_topk_gate,
+      .ascend = ascend::moe_topk_gate,
       .faults = {.op_id = op_id,
                  .not_finite = "logits",
                  .index_out_of_range = "unmapped_topk_idx",

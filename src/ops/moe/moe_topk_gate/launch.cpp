@@ -1,7 +1,13 @@
 // moe_topk_gate: launch plans of the compiled backends.
-#include "runtime/cuda/launch.h"
+#include "runtime/ascend/launch.h"
+#include <string>
+
+#include "core/message.h"
+#include "ops/moe/moe_topk_gate/ascend.h"
 #include "ops/moe/moe_topk_gate/op.h"
 #include "ops/moe/moe_topk_gate/tile.h"
+#include "runtime/cuda/launch.h"
+#include "tilekernels/error.h"
 
 namespace tilekernels {
 namespace cuda {
@@ -31,4 +37,27 @@ void moe_topk_gate(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape,
 }
 
 }  // namespace cuda
+
+namespace ascend {
+
+extern const Text moe_topk_gate_text;
+
+void moe_topk_gate(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape,
+                   const Launch& where) {
+  using namespace moe_topk_gate_kernel;
+  Tile tile{.stages = 4};
+  while (tile.stages > 1 && ub_bytes(shape, tile) > kUbBytes) tile.stages /= 2;
+  if (ub_bytes(shape, tile) > kUbBytes) {
+    MoeTopkGateShape most = shape;
+    while (ub_bytes(most, tile) > kUbBytes) most.num_experts -= kF32Lanes;
+    const char* const op = args.op_id == kMoeTopkGateId ? "moe_topk_gate" : "top2_sum_gate";
+    throw Unsupported(message(op, "num_experts",
+                              "must be at most " + std::to_string(padded(most)) +
+                                  " on ascend, so that a row fits the on-core buffer",
+                              int64_t{shape.num_experts}));
+  }
+  launch<run>(moe_topk_gate_text, args.num_tokens, args, shape, tile, where);
+}
+
+}  // namespace ascend
 }  // namespace tilekernels
