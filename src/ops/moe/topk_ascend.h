@@ -13,7 +13,7 @@ namespace tilekernels::ascend {
 
 constexpr int32 kMaxTopkRegs = 6;
 constexpr int32 kWhole = kMaxTopkRegs * kF32Lanes;  // experts of a row that needs no chunks
-constexpr int32 kChunkRegs = 4;                     // fewest cycles of 1, 2, 4, 6 and 8
+constexpr int32 kChunkRegs = 6;                     // fewest cycles of 1, 2, 4, 6 and 8
 constexpr int32 kCarry = 32;                        // positions of the best so far
 // New experts of a chunk that takes so many registers
 constexpr int32 chunk_of(int32 regs) { return regs * kF32Lanes - kCarry; }

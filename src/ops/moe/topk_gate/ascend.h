@@ -1,5 +1,5 @@
 // topk_gate on the vector core: keys in registers, selected as topk_ascend.h says. Rows of more
-// than 384 experts go by chunks of 224 behind the best of the chunks before, whose positions, and
+// than 384 experts go by chunks of 352 behind the best of the chunks before, whose positions, and
 // so whose ties, come first.
 #pragma once
 
