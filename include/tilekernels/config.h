@@ -57,9 +57,8 @@ DeviceType get_device();
 int get_device_num_sms(std::optional<Device> device = {});
 /// Limits the grids of persistent kernels to so many multiprocessors, on an Ascend machine model
 /// the vector cores to twice as many; no result depends on it. Kernels that give each row or block
-/// of its own a thread block are not persistent and not limited. Of today's kernels it limits those
-/// of `group_count`, `aux_fi` and whatever asks the device's number for its grid. Errors:
-/// std::invalid_argument unless 1 <= num_sms <= get_device_num_sms(); as that function.
+/// of its own a thread block are not persistent and not limited.
+/// Errors: std::invalid_argument unless 1 <= num_sms <= get_device_num_sms(); as that function.
 void set_num_sms(int num_sms);
 /// The number in force on a device: its own, or what `set_num_sms` limits it to.
 int get_num_sms(std::optional<Device> device = {});

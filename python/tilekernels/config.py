@@ -176,8 +176,7 @@ def set_num_sms(num_sms: int) -> None:
     the vector cores to twice as many; no result depends on it.
 
     Kernels that give each row or block of its own a thread block are not persistent and not
-    limited. Of today's kernels it limits those of `group_count`, `aux_fi` and whatever asks the
-    device's number for its grid.
+    limited.
 
     Raises:
         ValueError: Unless 1 <= num_sms <= get_device_num_sms().

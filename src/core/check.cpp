@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "core/message.h"
+#include "tilekernels/error.h"
 
 namespace tilekernels {
 namespace {
@@ -34,6 +35,15 @@ void Check::fail(std::string_view argument, std::string_view rule, std::string_v
 
 void Check::fail(std::string_view argument, std::string_view rule, int64_t value) const {
   fail(argument, rule, std::to_string(value));
+}
+
+void Check::unsupported(std::string_view argument, std::string_view rule,
+                        std::string_view value) const {
+  throw Unsupported(message(op_, argument, rule, value));
+}
+
+void Check::unsupported(std::string_view argument, std::string_view rule, int64_t value) const {
+  unsupported(argument, rule, std::to_string(value));
 }
 
 void Check::fail_rank(std::string_view argument, const TensorSpec& spec, int rank) const {
@@ -144,6 +154,17 @@ void Check::fail_memory(std::string_view argument, const TensorView& view) const
   const uintptr_t remainder = reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(size);
   fail(argument, "must be aligned to " + std::to_string(size) + " bytes",
        "an address with remainder " + std::to_string(remainder));
+}
+
+void Check::fail_finite(std::string_view argument, float value) const {
+  fail(argument, "must be finite", value == value ? "Inf" : "NaN");
+}
+
+void Check::fail_together(std::string_view argument, bool is_given,
+                          std::string_view other_argument) const {
+  const std::string first(argument);
+  const std::string second(other_argument);
+  fail(first + " and " + second, "must be given together", (is_given ? first : second) + " alone");
 }
 
 void Check::fail_disjoint(std::string_view argument, std::string_view other_argument) const {

@@ -98,6 +98,16 @@ class Check {
     }
     return *this;
   }
+  const Check& finite(std::string_view argument, float value) const {
+    if (!(value - value == 0.0f)) fail_finite(argument, value);
+    return *this;
+  }
+  /// Both of two optional arguments, or neither.
+  const Check& together(std::string_view argument, bool is_given, std::string_view other_argument,
+                        bool other_is_given) const {
+    if (is_given != other_is_given) fail_together(argument, is_given, other_argument);
+    return *this;
+  }
   /// Any other rule: throws when `holds` is false.
   const Check& require(bool holds, std::string_view argument, std::string_view rule,
                        std::string_view value) const {
@@ -115,6 +125,12 @@ class Check {
                          std::string_view value) const;
   [[noreturn]] void fail(std::string_view argument, std::string_view rule, int64_t value) const;
 
+  /// Throws Unsupported: the call is right, and there is no kernel for it.
+  [[noreturn]] void unsupported(std::string_view argument, std::string_view rule,
+                                std::string_view value) const;
+  [[noreturn]] void unsupported(std::string_view argument, std::string_view rule,
+                                int64_t value) const;
+
   std::string_view op() const { return op_; }
 
  private:
@@ -131,6 +147,9 @@ class Check {
   [[noreturn]] void fail_same_device(std::string_view argument, const TensorSpec& spec,
                                      std::string_view as_argument, const TensorSpec& as) const;
   [[noreturn]] void fail_memory(std::string_view argument, const TensorView& view) const;
+  [[noreturn]] void fail_finite(std::string_view argument, float value) const;
+  [[noreturn]] void fail_together(std::string_view argument, bool is_given,
+                                  std::string_view other_argument) const;
   [[noreturn]] void fail_disjoint(std::string_view argument, std::string_view other_argument) const;
 
   std::string_view op_;

@@ -160,7 +160,7 @@ TEST_F(Cast, ThePaddingOfASingleColumnMayNotOverlap) {
   const TensorView x(memory.data() + 5, TensorSpec({5, 32}, DType::kF32));
   const TensorView sf(memory.data(), TensorSpec({5, 1}, DType::kF32));
   const Tensor data(TensorSpec({5, 32}, DType::kE4M3));
-  const CastOptions options{.sf = {SfKind::kF32, SfLayout::kCol}};
+  const CastOptions options{.sf = {SfKind::kF32, SfLayout::kCol}, .amax_clamp = {}};
   EXPECT_EQ(error_of([&] {
               per_token_cast_out({data, sf}, x, DType::kE4M3, 32, options);
             }),

@@ -1,10 +1,9 @@
 // The CUDA launch plan of both casts.
 #include <string>
 
-#include "core/message.h"
+#include "core/check.h"
 #include "ops/quant/cast_tile.h"
 #include "runtime/cuda/launch.h"
-#include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
 namespace {
@@ -58,8 +57,9 @@ void cast_blocks(const CastArgs& args, const CastShape& shape, const Launch& whe
   tile.pack = shape.mode == kCastGivenSf ? 1 : args.out_sf.map.pack_k;
   const int32 team = team_of(shape, tile);
   if (col_blocks(shape) * team > kMaxColumns) {
-    throw Unsupported(
-        message(text.op, "hidden", "must be below 2^28 on cuda", std::to_string(shape.hidden)));
+    const int64 most = kMaxColumns / team * shape.block_cols;
+    Check(text.op).unsupported("hidden", "must be at most " + std::to_string(most) + " on cuda",
+                               shape.hidden);
   }
   tile.threads = max_of(kThreads, team);
   tile.min_blocks = max_of(1, kRegisters / registers_of(shape, tile) / tile.threads);

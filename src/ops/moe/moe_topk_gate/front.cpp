@@ -115,9 +115,7 @@ Given<TensorSpec> specs_of(const Given<TensorView>& views) {
 }
 
 void check_together(const Check& check, const Given<TensorSpec>& in, Optional a, Optional b) {
-  if ((in[a] != nullptr) == (in[b] != nullptr)) return;
-  check.fail(std::string(kNames[a]) + " and " + kNames[b], "must be given together",
-             std::string(kNames[in[a] != nullptr ? a : b]) + " alone");
+  check.together(kNames[a], in[a] != nullptr, kNames[b], in[b] != nullptr);
 }
 
 void check_groups(const Check& check, int64_t num_experts, int num_topk,
@@ -198,10 +196,7 @@ MoeTopkGateShape check_call(const Check& check, const TensorSpec& logits, int nu
   const int num_shared = options.use_shared_as_routed ? options.num_shared_experts : 0;
   check.range("num_topk + num_shared_experts", num_topk + num_shared, 1, kWeightSlots);
   check.range("scoring_func", static_cast<int>(options.scoring_func), 0, kScoringSoftmax);
-  if (!numerics::is_finite(options.routed_scaling_factor)) {
-    check.fail("routed_scaling_factor", "must be finite",
-               numerics::is_nan(options.routed_scaling_factor) ? "NaN" : "Inf");
-  }
+  check.finite("routed_scaling_factor", options.routed_scaling_factor);
   MoeTopkGateShape shape{
       .scoring = static_cast<int32>(options.scoring_func),
       .norm_topk_prob = options.norm_topk_prob,

@@ -3,9 +3,7 @@
 
 #include "core/check.h"
 #include "core/kernel_table.h"
-#include "core/message.h"
 #include "ops/moe/moe_topk_gate_backward/op.h"
-#include "tilekernels/error.h"
 #include "tilekernels/moe.h"
 
 namespace tilekernels {
@@ -58,21 +56,15 @@ Checked check_all(const TensorSpec& scores, const TensorSpec& topk_idx,
   check_tensor(check, "topk_idx", topk_idx, DType::kI64, slots, scores);
   check_tensor(check, "topk_weights", topk_weights, DType::kF32, slots, scores);
   check_tensor(check, "grad_topk_weights", grad_topk_weights, DType::kF32, slots, scores);
-  if (!numerics::is_finite(routed_scaling_factor)) {
-    check.fail("routed_scaling_factor", "must be finite",
-               numerics::is_nan(routed_scaling_factor) ? "NaN" : "Inf");
-  }
+  check.finite("routed_scaling_factor", routed_scaling_factor);
   check.range("scoring_func", static_cast<int>(options.scoring_func), 0, kScoringSoftmax);
   if (options.scoring_func == ScoringFunc::kSoftmax) {
-    throw Unsupported(message(kMoeTopkGateBackward.op, "scoring_func",
-                              "must be one with kernels, sqrtsoftplus or sigmoid", "softmax"));
+    check.unsupported("scoring_func", "must be one with kernels, sqrtsoftplus or sigmoid",
+                      "softmax");
   }
   const TensorSpec* mask = spec_of(options.mask);
   const TensorSpec* sums = spec_of(options.grad_scores_sum);
-  if ((mask == nullptr) != (sums == nullptr)) {
-    check.fail("mask and grad_scores_sum", "must be given together",
-               mask != nullptr ? "mask alone" : "grad_scores_sum alone");
-  }
+  check.together("mask", mask != nullptr, "grad_scores_sum", sums != nullptr);
   int64_t tokens_per_sequence = 1;
   if (sums != nullptr) {
     check_tensor(check, "mask", *mask, DType::kBool, {num_tokens}, scores);

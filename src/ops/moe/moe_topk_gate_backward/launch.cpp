@@ -1,11 +1,10 @@
 // moe_topk_gate_backward: launch plans of the compiled backends.
 #include "runtime/ascend/launch.h"
-#include "core/message.h"
+#include "core/check.h"
 #include "ops/moe/moe_topk_gate_backward/ascend.h"
 #include "ops/moe/moe_topk_gate_backward/op.h"
 #include "ops/moe/moe_topk_gate_backward/tile.h"
 #include "runtime/cuda/launch.h"
-#include "tilekernels/error.h"
 
 namespace tilekernels {
 namespace cuda {
@@ -36,9 +35,9 @@ void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args,
   while (tile.rows > 1 && ub_bytes(shape, tile) > kUbBytes) tile.rows /= 2;
   if (ub_bytes(shape, tile) > kUbBytes) tile.stages = 1;
   if (ub_bytes(shape, tile) > kUbBytes) {
-    throw Unsupported(message(moe_topk_gate_backward_text.op, "num_experts",
-                              "must leave a row room in the on-core buffer of ascend",
-                              shape.num_experts));
+    Check(moe_topk_gate_backward_text.op)
+        .unsupported("num_experts", "must leave a row room in the on-core buffer of ascend",
+                     shape.num_experts);
   }
   launch<run>(moe_topk_gate_backward_text, args.num_tokens, args, shape, tile, where);
 }
