@@ -37,8 +37,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   launch(text,
          {.grid = {blocks},
           .block = {tile.threads},
-          .zeroed = args.out,
-          .zeroed_bytes = int64{args.num_bins} * 4},
+          .before = {.to = args.out, .size_bytes = int64{args.num_bins} * 4, .value = 0}},
          args, shape, tile, where);
   if (shape.is_fraction == 0) return;
   const HistogramTile finish{.step = kHistogramFinish, .threads = 128, .max_bins = 0, .wide = 0};

@@ -96,14 +96,6 @@ std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where) {
   return allocate(size_bytes, where.device.index, where.stream);
 }
 
-void fill(const Text& text, void* to, uint8_t value, int64_t size_bytes, const Launch& where) {
-  if (compile_only != nullptr) return;
-  const CurrentContext current(text.op, device_of(text, where));
-  check(driver().memset_d8_async(reinterpret_cast<uint64_t>(to), value,
-                                 static_cast<size_t>(size_bytes), where.stream.handle),
-        text.op, "cuMemsetD8Async");
-}
-
 void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, uint64_t** fault,
                 const Launch& where) {
   const bool pdl = get_pdl();
@@ -124,9 +116,9 @@ void launch_raw(const Text& text, const Plan& plan, KernelId& id, void* args, ui
   if (fault != nullptr) {
     *fault = reinterpret_cast<uint64_t*>(device.fault.load(std::memory_order_relaxed));
   }
-  if (plan.zeroed_bytes > 0) {
-    check(cuda.memset_d8_async(reinterpret_cast<uint64_t>(plan.zeroed), 0,
-                               static_cast<size_t>(plan.zeroed_bytes), where.stream.handle),
+  if (plan.before.size_bytes > 0) {
+    check(cuda.memset_d8_async(reinterpret_cast<uint64_t>(plan.before.to), plan.before.value,
+                               static_cast<size_t>(plan.before.size_bytes), where.stream.handle),
           text.op, "cuMemsetD8Async");
   }
   const auto u = [](int64_t extent) { return static_cast<unsigned>(extent); };

@@ -27,14 +27,20 @@ struct Extent {
   int64_t z = 1;
 };
 
+/// Device memory, and what every byte of it is set to.
+struct Fill {
+  void* to = nullptr;
+  int64_t size_bytes = 0;
+  uint8_t value = 0;
+};
+
 /// How one call is spread over the device. May depend on anything; what the device text must know
 /// of it belongs into the Tile.
 struct Plan {
   Extent grid{};
   Extent block{};
   int64_t shared_bytes = 0;  ///< dynamic
-  void* zeroed = nullptr;    ///< device memory that is filled with zeros before the kernel starts
-  int64_t zeroed_bytes = 0;
+  Fill before{};             ///< done on the stream before the kernel starts
 };
 
 /// Multiprocessors of the device: how much work keeps it busy. Under a `CompileOnly` an H200's.
@@ -52,9 +58,6 @@ inline bool is_aligned(const void* base, int64_t pitch_bytes, int64_t bytes) {
 /// Memory for what the launches of one call hand on to each other, free again on the stream behind
 /// them when the last owner lets go. Null under a `CompileOnly`.
 std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where);
-
-/// Sets every byte of that memory, in the order of the stream.
-void fill(const Text& text, void* to, uint8_t value, int64_t size_bytes, const Launch& where);
 
 /// For a kernel without tile constants.
 struct NoTile {};

@@ -37,17 +37,19 @@ void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& sh
   const int32 unit = widest_unit(args, shape);
   const int64 spans = expand_spans(shape.row_bytes, unit);
   const int64 entries = args.num_tokens * shape.num_topk;
-  const auto run = [&](int64 blocks, const ExpandToFusedTile& tile) {
+  const auto run = [&](int64 blocks, const ExpandToFusedTile& tile, const Fill& before = {}) {
     if (blocks == 0) return;
-    launch(text, {.grid = {blocks}, .block = {kExpandThreads}}, mine, shape, tile, where);
+    launch(text, {.grid = {blocks}, .block = {kExpandThreads}, .before = before}, mine, shape, tile,
+           where);
   };
   if (entries <= kSmallEntries && shape.sf_words == 0) {
     return run(numerics::ceil_div(args.num_expanded * spans, kWarps), {kExpandSmall, unit});
   }
   const std::shared_ptr<void> owner = scratch(args.num_expanded * 4, where);
   mine.owner = static_cast<int32*>(owner.get());
-  fill(text, mine.owner, 0xFF, args.num_expanded * 4, where);
-  run(numerics::ceil_div(entries, kExpandThreads), {kExpandClaim, 1});
+  // Without entries too: nobody owns a position until somebody claims it.
+  run(numerics::max_of(int64{1}, numerics::ceil_div(entries, kExpandThreads)), {kExpandClaim, 1},
+      {.to = mine.owner, .size_bytes = args.num_expanded * 4, .value = 0xFF});
   const int64 rows =
       args.num_tokens + numerics::ceil_div(args.num_expanded, int64{kExpandZeroRows});
   run(numerics::ceil_div(rows * spans, kWarps), {kExpandCopy, unit});
