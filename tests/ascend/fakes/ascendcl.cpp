@@ -3,6 +3,9 @@
 // loaded on.
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <mutex>
+#include <string>
 
 #include "ascend/fakes/fake.h"
 #include "runtime/ascend/npu/acl.h"
@@ -27,13 +30,21 @@ struct Function {
   std::string name;
 };
 
+// What was handed out is the library's own, for good.
+std::mutex handed_out;
+std::deque<Context> more_contexts;
+std::deque<Function> functions;
+
 }  // namespace
 
 extern "C" {
 
 fake::Npu* fake_npu() { return &machine; }
 /// Another context of a device, as a framework may make one.
-void* fake_context(int32_t device) { return new Context{device}; }
+void* fake_context(int32_t device) {
+  const std::lock_guard lock(handed_out);
+  return &more_contexts.emplace_back(Context{device});
+}
 void fake_forget_thread() { current = nullptr; }
 
 int aclInit(const char*) {
@@ -112,7 +123,8 @@ int aclrtBinaryLoadFromData(const void* data, size_t size, const npu::LoadOption
   return 0;
 }
 int aclrtBinaryGetFunction(void* binary, const char* name, void** function) {
-  *function = new Function{static_cast<Context*>(binary), name};
+  const std::lock_guard lock(handed_out);
+  *function = &functions.emplace_back(Function{static_cast<Context*>(binary), name});
   return 0;
 }
 int aclrtLaunchKernelWithHostArgs(void* function, uint32_t num_blocks, void* stream, void*,

@@ -80,10 +80,16 @@ DeviceState& device_state(std::string_view op, int index) {
 }
 
 void forget_devices() {
+  {
+    const std::lock_guard lock(faults_mutex);
+    for (const FaultWords& of : all_faults) {
+      const CurrentDevice current("forget_devices", *of.device);
+      acl().free(of.words);
+    }
+    all_faults.clear();
+    any_faults = false;
+  }
   for (auto& state : states) delete state.exchange(nullptr);
-  const std::lock_guard lock(faults_mutex);
-  all_faults.clear();
-  any_faults = false;
 }
 
 CurrentDevice::CurrentDevice(std::string_view op, const DeviceState& device) {
