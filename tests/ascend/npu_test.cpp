@@ -14,6 +14,7 @@
 #include "cases/verify.h"
 #include "core/kernel_table.h"
 #include "cuda/children.h"
+#include "errors.h"
 #include "ops/moe/topk_gate/ascend.h"
 #include "runtime/ascend/launch.h"
 #include "runtime/ascend/npu/acl.h"
@@ -86,18 +87,6 @@ void name_libraries(const std::string& runtime, const std::string& compiler) {
   setenv("TILEKERNELS_ASCENDCL_LIBRARY", runtime.c_str(), 1);
   setenv("TILEKERNELS_ACLRTC_LIBRARY", compiler.c_str(), 1);
   forget_all();
-}
-
-template <class Error>
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another kind: ") + error.what();
-  }
-  return "nothing thrown";
 }
 
 class NpuTest : public testing::Test {

@@ -10,6 +10,7 @@
 #include "core/kernel_table.h"
 #include "cuda/children.h"
 #include "cuda/fake.h"
+#include "errors.h"
 #include "runtime/cuda/runtime.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/config.h"
@@ -54,18 +55,6 @@ void gather(int device = 0, void* stream = nullptr, int64 num_rows = 10, int32 h
   if (num_rows == 0) return;  // as every front
   kGather.run({.stream = {stream}}, {DeviceType::kCuda, device}, {num_rows, shared_bytes, nullptr},
               {hidden, 2});
-}
-
-template <class Error>
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("another kind: ") + error.what();
-  }
-  return "nothing thrown";
 }
 
 class LaunchTest : public testing::Test {
