@@ -1,6 +1,4 @@
 // Facts about this machine's accelerators, which the settings are judged by.
-#include <unistd.h>
-
 #include <algorithm>
 #include <stdexcept>
 
@@ -13,10 +11,6 @@
 namespace tilekernels {
 namespace {
 
-constexpr int kVecCoresPerCubeCore = 2;
-constexpr int kUbBytes = 248 * 1024;
-constexpr int kUbBytesBesideSimt = 216 * 1024;
-
 [[noreturn]] void refuse(const char* op, Device device, const char* rule) {
   throw std::invalid_argument(message(op, "device", rule, to_string(device)));
 }
@@ -27,7 +21,7 @@ int device_num_sms(const char* op, std::optional<Device> named) {
     case DeviceType::kCuda:
       return cuda::device_facts(op, device.index).num_sms;
     case DeviceType::kAscend:
-      return ascend::num_model_cores() / kVecCoresPerCubeCore;
+      return ascend::num_model_cores() / ascend::kVecCoresPerCubeCore;
     case DeviceType::kCpu:
       break;
   }
@@ -42,10 +36,7 @@ int num_sms_in_force(const char* op, std::optional<Device> device) {
 
 }  // namespace
 
-bool is_ascend() {
-  static const bool is_there = access("/dev/davinci_manager", F_OK) == 0;
-  return is_there;
-}
+bool is_ascend() { return ascend::is_present(); }
 
 DeviceType get_device() { return is_ascend() ? DeviceType::kAscend : DeviceType::kCuda; }
 
@@ -64,7 +55,7 @@ int get_num_cube_cores(std::optional<Device> device) {
 }
 
 int get_num_vec_cores(std::optional<Device> device) {
-  return kVecCoresPerCubeCore * num_sms_in_force("get_num_vec_cores", device);
+  return ascend::kVecCoresPerCubeCore * num_sms_in_force("get_num_vec_cores", device);
 }
 
 int get_max_smem_per_sm(std::optional<Device> named) {
@@ -73,6 +64,6 @@ int get_max_smem_per_sm(std::optional<Device> named) {
   return cuda::device_facts("get_max_smem_per_sm", device.index).max_smem_per_sm;
 }
 
-int get_max_ub_per_vector_core(bool use_simt) { return use_simt ? kUbBytesBesideSimt : kUbBytes; }
+int get_max_ub_per_vector_core(bool use_simt) { return ascend::max_ub_bytes(use_simt); }
 
 }  // namespace tilekernels

@@ -1,6 +1,8 @@
 // The ascend runtime of a host: kernels run on the machine model.
 #include "runtime/ascend/runtime.h"
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -28,11 +30,21 @@ BackendStatus status() {
               " cores; " + describe_npus()};
 }
 
+bool is_present() {
+  static const bool is_there = access("/dev/davinci_manager", F_OK) == 0;
+  return is_there;
+}
+
+int max_ub_bytes(bool with_simt) {
+  constexpr int kSimtCacheBytes = 32 * 1024;
+  return with_simt ? kUbBytes - kSimtCacheBytes : kUbBytes;
+}
+
 int num_model_cores() { return static_cast<int>(model::options().num_cores); }
 
 int64 num_vec_cores() {
   const int64 all = model::options().num_cores;
-  const int64 limit = 2 * int64{num_sms_limit()};
+  const int64 limit = kVecCoresPerCubeCore * int64{num_sms_limit()};
   return limit == 0 ? all : numerics::min_of(all, limit);
 }
 

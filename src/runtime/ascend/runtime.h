@@ -14,8 +14,14 @@ namespace tilekernels::ascend {
 /// is missing for one. Looks for the NPU's libraries.
 BackendStatus status();
 
+/// Whether this machine has the device file of NPUs.
+bool is_present();
+
+constexpr int kVecCoresPerCubeCore = 2;
 /// Vector cores of the machine model.
 int num_model_cores();
+/// Bytes of the on-core buffer that a kernel may take; the cache of SIMT parts takes some of it.
+int max_ub_bytes(bool with_simt);
 
 /// Empty when NPUs can be used, else the one sentence that says what is missing. Starts their
 /// runtime.
