@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,12 @@ namespace tilekernels {
 /// Elements from one row of a matrix to the next; of a single row, whose stride means nothing, its
 /// length.
 int64_t row_stride(const TensorSpec& spec);
+
+/// An optional tensor that is given, or null.
+template <class T>
+const T* or_null(const std::optional<T>& tensor) {
+  return tensor ? &*tensor : nullptr;
+}
 
 /// Where bytes of a tensor begin and end.
 struct ByteRange {

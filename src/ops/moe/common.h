@@ -6,7 +6,8 @@
 
 namespace tilekernels {
 
-constexpr int32 kWeightSlots = 32;  // experts of a token at most
+constexpr int32 kWeightSlots = 32;      // experts of a token at most
+constexpr int32 kMaxExpertGroups = 32;  // neighbours, of which the best are chosen
 constexpr float kWeightEpsilon = 1e-20f;
 
 /// What a token's `count` <= kWeightSlots weights are divided by: the sum of kWeightSlots slots, of
@@ -22,6 +23,15 @@ inline float weight_denominator(const float* weights, int32 count) {
   return slots[0] + kWeightEpsilon;
 }
 
+/// The expert, group or bin that an index names, or -1.
+constexpr int32 routed_expert(int64 index, int32 num_experts) {
+  return index >= 0 && index < num_experts ? static_cast<int32>(index) : -1;
+}
+/// Neither one of them nor -1, which stands for none.
+constexpr bool is_bad_index(int64 index, int32 num_experts) {
+  return index < -1 || index >= num_experts;
+}
+
 /// The smallest power of two that is not below x >= 1.
 constexpr int32 power_of_two_from(int32 x) {
   int32 power = 1;
@@ -29,8 +39,8 @@ constexpr int32 power_of_two_from(int32 x) {
   return power;
 }
 
-/// Lowers the error word of a backend that runs on one thread.
-inline void note_fault(uint64* fault, int64 row, int32 op, int32 kind) {
+/// Lowers an error word that no other thread or core works on.
+constexpr void note_fault(uint64* fault, int64 row, int32 op, int32 kind) {
   *fault = numerics::min_of(*fault, numerics::fault_word(row, op, kind));
 }
 

@@ -74,8 +74,7 @@ TILEKERNELS_VF void split_indices(Ub<uint8> lows, Ub<uint8> slices, Ub<int32> in
   Mask other;
   Mask is_bad;
   vdup(no_slice, kNoSlice, all);
-  vdup(worst, kNoFaultItem, all);
-  vci(place, item);
+  start_places(place, worst, item, all);
   const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
   for (uint16 i = 0; i < turns; ++i) {
     const Mask valid = plt<int32>(count);
@@ -86,9 +85,7 @@ TILEKERNELS_VF void split_indices(Ub<uint8> lows, Ub<uint8> slices, Ub<int32> in
     vand(t, low, high, valid);
     vcmps<Cmp::kNe>(other, t, -1, valid);
     pnot(is_bad, is_bin, other);
-    vsel(t, place, worst, is_bad);
-    vmin(worst, worst, t, all);
-    vadds(place, place, kF32Lanes, all);
+    judge_places(place, worst, is_bad, all);
 
     vadds(as<uint32>(low), as<uint32>(low), 0 - first_bin, is_bin);
     vcmps<Cmp::kLt>(is_bin, as<uint32>(low), window_bins, is_bin);
@@ -97,8 +94,7 @@ TILEKERNELS_VF void split_indices(Ub<uint8> lows, Ub<uint8> slices, Ub<int32> in
     vsts_pack<StoreDist::kPack4>(slices + i * kF32Lanes, as<uint32>(t), valid);
     vsts_pack<StoreDist::kPack4>(lows + i * kF32Lanes, as<uint32>(low), valid);
   }
-  vcmps<Cmp::kLt>(is_bad, worst, kNoFaultItem, all);
-  note_faults(faults, worst, is_bad, all);
+  note_places(faults, worst, all);
 }
 
 // Adds 128 counts to those in UB.

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <vector>
 
+#include "ops/moe/common.h"
 #include "ops/moe/histogram.h"
 #include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
@@ -58,7 +59,7 @@ class Counts {
 // The row of the first index that is out of range; there is one.
 int64 first_faulty_row(const HistogramArgs& args, int64 row) {
   for (const int64* index = args.indices + row * args.num_topk;; ++index) {
-    if (*index < -1 || *index >= args.num_bins) return (index - args.indices) / args.num_topk;
+    if (is_bad_index(*index, args.num_bins)) return (index - args.indices) / args.num_topk;
   }
 }
 

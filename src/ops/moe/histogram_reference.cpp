@@ -12,9 +12,9 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   for (int64 token = 0; token < args.num_tokens; ++token) {
     for (int32 k = 0; k < args.num_topk; ++k) {
       const int64 index = args.indices[token * args.num_topk + k];
-      if (index >= 0 && index < args.num_bins) {
-        ++counts[static_cast<std::size_t>(index)];
-      } else if (index != -1) {
+      if (const int32 bin = routed_expert(index, args.num_bins); bin >= 0) {
+        ++counts[static_cast<std::size_t>(bin)];
+      } else if (is_bad_index(index, args.num_bins)) {
         note_fault(args.fault, token, histogram_op_id(shape), numerics::kFaultIndexOutOfRange);
       }
     }

@@ -18,6 +18,22 @@ constexpr int32 kCarry = 32;                        // positions of the best so 
 // New experts of a chunk that takes so many registers
 constexpr int32 chunk_of(int32 regs) { return regs * kF32Lanes - kCarry; }
 
+template <int32 kRegs>
+struct NumRegs {
+  static constexpr int32 value = kRegs;
+};
+// Calls body with a NumRegs of `regs`, of a row that needs no chunks.
+template <int32 kRegs = kMaxTopkRegs, class Body>
+TILEKERNELS_CORE void with_regs(int64 regs, const Body& body) {
+  if constexpr (kRegs > 0) {
+    if (regs == kRegs) {
+      body(NumRegs<kRegs>{});
+    } else {
+      with_regs<kRegs - 1>(regs, body);
+    }
+  }
+}
+
 // Sorts the R keys of every lane, and their ids, descending; equal keys stay in order.
 template <int32 kRegs>
 TILEKERNELS_CALLEE void sort_lanes(Reg<int32> (&keys)[kRegs], Reg<int32> (&ids)[kRegs],

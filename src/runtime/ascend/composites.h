@@ -35,6 +35,15 @@ constexpr int64 bytes_of(int32 dtype, int64 elements) {
   }
 }
 
+/// `count` elements that are all `value`.
+template <class T>
+TILEKERNELS_VF void fill(Ub<T> out, T value, uint32 count) {
+  Reg<T> filled;
+  vdup(filled, value, pset<T>());
+  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
+  for (uint16 i = 0; i < turns; ++i) vsts(out + i * kF32Lanes, filled, plt<T>(count));
+}
+
 /// As fp32 in the order of memory: elements 0..63 in `a`, 64..127 in `b`.
 template <int32 kDType>
 TILEKERNELS_CALLEE void load_pair(Reg<float>& a, Reg<float>& b, Ub<uint8> from) {

@@ -40,6 +40,30 @@ TILEKERNELS_CALLEE void note_faults(Ub<int32> faults, const Reg<int32>& item, co
   vsts(faults, known, all);
 }
 
+/// For a vector function that goes through items 64 at a time, from `item` on: the lanes' places,
+/// and the lowest faulty one that each lane has met.
+TILEKERNELS_CALLEE void start_places(Reg<int32>& place, Reg<int32>& worst, int32 item,
+                                     const Mask& all) {
+  vdup(worst, kNoFaultItem, all);
+  vci(place, item);
+}
+
+/// Judges the items at hand, and goes on to the next ones.
+TILEKERNELS_CALLEE void judge_places(Reg<int32>& place, Reg<int32>& worst, const Mask& is_bad,
+                                     const Mask& all) {
+  Reg<int32> mine;
+  vsel(mine, place, worst, is_bad);
+  vmin(worst, worst, mine, all);
+  vadds(place, place, kF32Lanes, all);
+}
+
+/// At the function's end.
+TILEKERNELS_CALLEE void note_places(Ub<int32> faults, const Reg<int32>& worst, const Mask& all) {
+  Mask is_bad;
+  vcmps<Cmp::kLt>(is_bad, worst, kNoFaultItem, all);
+  note_faults(faults, worst, is_bad, all);
+}
+
 TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
   const Mask all = pset<int32>();
   Reg<int32> items;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/moe/expand_to_fused/op.h"
+#include "runtime/ascend/composites.h"
 #include "runtime/ascend/faults.h"
 #include "runtime/ascend/ring.h"
 
@@ -22,13 +23,6 @@ constexpr int64 ub_bytes() {
   constexpr int64 kTables = 2 * (kPositions * 4 + kTail) + 2 * (kBatch * 4 + kTail);
   constexpr int64 kCounts = kBatch / kF32Lanes * 4 + kTail + 2 * (kBlockBytes + kTail);
   return kTables + kCounts + kSlotBytes + kTail + kStages * (kSlotBytes + kTail);
-}
-
-TILEKERNELS_VF void fill(Ub<int32> out, int32 value, uint32 count) {
-  Reg<int32> filled;
-  vdup(filled, value, pset<int32>());
-  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
-  for (uint16 i = 0; i < turns; ++i) vsts(out + i * kF32Lanes, filled, plt<int32>(count));
 }
 
 // Of every 64 positions those in [low, high): how many, and their places in the batch.
@@ -96,7 +90,7 @@ struct Expansion {
 
   TILEKERNELS_CORE void find_owners() {
     if (!is_first) hand_back();
-    vf_call<fill>("fill", owners, -1, static_cast<uint32>(sf_end - begin));
+    vf_call<fill<int32>>("fill", owners, -1, static_cast<uint32>(sf_end - begin));
     if (end > begin) copy_in(experts, gm(args.pos_to_expert + begin), {1, (end - begin) * 4});
     const int64 entries = args.num_tokens * shape.num_topk;
     if (entries == 0) {
@@ -144,8 +138,7 @@ struct Expansion {
     const int32 place = get_value(bad, 0);
     if (place == kNoEntry) return;
     const int64 token = (first + place) / shape.num_topk;
-    fault = numerics::min_of(
-        fault, numerics::fault_word(token, kExpandToFusedId, numerics::kFaultPositionOutOfRange));
+    note_fault(&fault, token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
   }
 
   TILEKERNELS_CORE int64 token_of(int64 pos) {
@@ -226,7 +219,7 @@ TILEKERNELS_CORE void run(const ExpandToFusedArgs& args, const ExpandToFusedShap
   const Ub<int32> picked = ub_alloc<int32>("picked", kBatch);
   const Ub<int32> counts = ub_alloc<int32>("counts", kBatch / kF32Lanes);
   const Ub<int32> bad = ub_alloc<int32>("bad", kBlockBytes / 4);
-  vf_call<fill>("fill", as_ub<int32>(zeros), 0, static_cast<uint32>(kSlotBytes / 4));
+  vf_call<fill<int32>>("fill", as_ub<int32>(zeros), 0, static_cast<uint32>(kSlotBytes / 4));
   set_flag<Pipe::kV, Pipe::kMte3>(0);
   wait_flag<Pipe::kV, Pipe::kMte3>(0);
   const int64 share = numerics::ceil_div(args.padded_expanded, block_num());

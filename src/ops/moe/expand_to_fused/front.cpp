@@ -1,19 +1,15 @@
 // expand_to_fused, with and without scaling factors: checks, shapes and dispatch.
-#include <limits>
 #include <utility>
 
 #include "core/check.h"
 #include "core/kernel_table.h"
 #include "numerics/sf_layout.h"
 #include "ops/moe/expand_to_fused/op.h"
+#include "ops/moe/fused_front.h"
 #include "tilekernels/moe.h"
 
 namespace tilekernels {
 namespace {
-
-constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxRow = int64_t{1} << 30;  // with what a kernel reads ahead below 2^31
-constexpr int64_t kMaxFusedTopk = 32;
 
 constexpr KernelTable<ExpandToFusedArgs, ExpandToFusedShape> table(std::string_view op) {
   return {
@@ -33,12 +29,8 @@ TensorSpec check_rows(const Check& check, const TensorSpec& x, const TensorSpec&
                       const TensorSpec& pos_to_expert) {
   check.rows("x", x);
   check.range("hidden bytes", x.size(1) * size_bytes(x.dtype), 0, kMaxRow);
-  check.rank("token_topk_to_pos", token_topk_to_pos, 2);
-  check.dtype("token_topk_to_pos", token_topk_to_pos, {DType::kI32});
-  check.range("num_topk", token_topk_to_pos.size(1), 1, kMaxFusedTopk);
+  check_positions(check, token_topk_to_pos, x);
   check.shape("token_topk_to_pos", token_topk_to_pos, {x.size(0), token_topk_to_pos.size(1)});
-  check.contiguous("token_topk_to_pos", token_topk_to_pos);
-  check.same_device("token_topk_to_pos", token_topk_to_pos, "x", x);
   check.range("num_tokens * num_topk", token_topk_to_pos.numel(), 0, kMaxExtent);
   check.rank("pos_to_expert", pos_to_expert, 1);
   check.dtype("pos_to_expert", pos_to_expert, {DType::kI32});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "ops/moe/get_fused_mapping/op.h"
+#include "runtime/ascend/composites.h"
 #include "runtime/ascend/faults.h"
 #include "runtime/ascend/ring.h"
 
@@ -26,13 +27,6 @@ constexpr int64 ub_bytes(int64 num_experts) {
   const int64 sorted = numerics::align_up(sorted_words(num_experts) * 4, kBlockBytes) + kTail;
   constexpr int64 kBatches = kBatch * (8 + 4) + 4 * kLayOutBatch * 4 + kPadBatch * 4 + kBlockBytes;
   return 5 * by_expert + 3 * sorted + kBatches + 8 * kTail;
-}
-
-TILEKERNELS_VF void fill(Ub<int32> out, int32 value, uint32 count) {
-  Reg<int32> filled;
-  vdup(filled, value, pset<int32>());
-  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
-  for (uint16 i = 0; i < turns; ++i) vsts(out + i * kF32Lanes, filled, plt<int32>(count));
 }
 
 // Adds a row of counts to the totals.
@@ -58,7 +52,7 @@ TILEKERNELS_CORE void count(const GetFusedMappingArgs& args, const GetFusedMappi
   prologue();
   const Ub<int64> indices = ub_alloc<int64>("topk_idx", kBatch);
   const Ub<int32> counts = ub_alloc<int32>("counts", shape.num_experts);
-  vf_call<fill>("fill", counts, 0, static_cast<uint32>(shape.num_experts));
+  vf_call<fill<int32>>("fill", counts, 0, static_cast<uint32>(shape.num_experts));
   set_flag<Pipe::kV, Pipe::kS>(0);
   wait_flag<Pipe::kV, Pipe::kS>(0);
   const int64 begin = block_idx() * args.part;
@@ -97,8 +91,7 @@ struct Placing {
   uint64 fault;
 
   TILEKERNELS_CORE void report(int64 entry, int32 kind) {
-    fault = numerics::min_of(
-        fault, numerics::fault_word(entry / shape.num_topk, kGetFusedMappingId, kind));
+    note_fault(&fault, entry / shape.num_topk, kGetFusedMappingId, kind);
   }
 
   TILEKERNELS_CORE void pad(int64 begin, int64 end) {
@@ -114,9 +107,9 @@ struct Placing {
     MutexPool pool;
     InRing<int32> rows(pool, "counts", 2, shape.num_experts);
     const auto experts = static_cast<uint32>(shape.num_experts);
-    vf_call<fill>("fill", totals, 0, experts);
-    vf_call<fill>("fill", next, 0, experts);
-    vf_call<fill>("fill", minus_one, -1, static_cast<uint32>(kPadBatch));
+    vf_call<fill<int32>>("fill", totals, 0, experts);
+    vf_call<fill<int32>>("fill", next, 0, experts);
+    vf_call<fill<int32>>("fill", minus_one, -1, static_cast<uint32>(kPadBatch));
     const int64 parts = numerics::max_of(int64{1}, numerics::ceil_div(args.num_entries, args.part));
     pipeline(
         2, 0, parts, 1,

@@ -45,14 +45,6 @@ struct GetFusedMappingShape {
   int32 num_topk;
 };
 
-/// The expert that an index names, or -1.
-constexpr int32 routed_expert(int64 index, int32 num_experts) {
-  return index >= 0 && index < num_experts ? static_cast<int32>(index) : -1;
-}
-constexpr bool is_bad_index(int64 index, int32 num_experts) {
-  return index < -1 || index >= num_experts;
-}
-
 /// A segment that may be cut off: positions are at most num_expanded.
 constexpr int32 clipped(int64 position, int64 num_expanded) {
   return static_cast<int32>(numerics::min_of(position, num_expanded));

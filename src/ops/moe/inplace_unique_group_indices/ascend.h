@@ -42,8 +42,7 @@ TILEKERNELS_VF void make_keys(Ub<int32> keys, Ub<int32> indices, Ub<int32> fault
   Mask is_group;
   Mask is_bad;
   vdup(none, -1, all);
-  vdup(worst, kNoFaultItem, all);
-  vci(place, item);
+  start_places(place, worst, item, all);
   const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
   for (uint16 i = 0; i < turns; ++i) {
     const Mask valid = plt<int32>(count);
@@ -52,14 +51,11 @@ TILEKERNELS_VF void make_keys(Ub<int32> keys, Ub<int32> indices, Ub<int32> fault
     vcmps<Cmp::kLt>(is_group, as<uint32>(low), num_groups, is_group);
     vcmps<Cmp::kGe>(is_bad, high, 0, valid);
     pnot(is_bad, is_group, is_bad);
-    vsel(t, place, worst, is_bad);
-    vmin(worst, worst, t, all);
-    vadds(place, place, kF32Lanes, all);
+    judge_places(place, worst, is_bad, all);
     vsel(low, low, none, is_group);
     vsts(keys + (kBefore + i * kF32Lanes), low, valid);
   }
-  vcmps<Cmp::kLt>(is_bad, worst, kNoFaultItem, all);
-  note_faults(faults, worst, is_bad, all);
+  note_places(faults, worst, all);
 }
 
 TILEKERNELS_VF void drop_repeats(Ub<int32> out, Ub<int32> indices, Ub<int32> keys, uint32 count,

@@ -42,8 +42,7 @@ TILEKERNELS_VF void mask_tile(Ub<int32> out, Ub<int32> indices, Ub<int32> faults
   Reg<int32> worst;
   Mask is_expert;
   Mask is_bad;
-  vdup(worst, kNoFaultItem, all);
-  vci(place, item);
+  start_places(place, worst, item, all);
   uint32 words = 2 * count;
   const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
   for (uint16 i = 0; i < turns; ++i) {
@@ -59,9 +58,7 @@ TILEKERNELS_VF void mask_tile(Ub<int32> out, Ub<int32> indices, Ub<int32> faults
     // Neither an expert nor negative
     vcmps<Cmp::kGe>(is_bad, as<int32>(high), 0, valid);
     pnot(is_bad, is_expert, is_bad);
-    vsel(as<int32>(t), place, worst, is_bad);
-    vmin(worst, worst, as<int32>(t), all);
-    vadds(place, place, kF32Lanes, all);
+    judge_places(place, worst, is_bad, all);
 
     divide(rank, index, per_rank_magic, per_rank_shift, is_expert);
     divide(turn, rank, ranks_magic, ranks_shift, is_expert);
@@ -85,8 +82,7 @@ TILEKERNELS_VF void mask_tile(Ub<int32> out, Ub<int32> indices, Ub<int32> faults
       vsts(as_ub<uint32>(out) + i * kF32Lanes, index, valid);
     }
   }
-  vcmps<Cmp::kLt>(is_bad, worst, kNoFaultItem, all);
-  note_faults(faults, worst, is_bad, all);
+  note_places(faults, worst, all);
 }
 
 template <bool kIsLong>

@@ -9,6 +9,7 @@
 
 #include "ops/moe/moe_topk_gate/op.h"
 #include "ops/moe/topk_ascend.h"
+#include "runtime/ascend/composites.h"
 #include "runtime/ascend/elementary.h"
 #include "runtime/ascend/faults.h"
 #include "runtime/ascend/row_sum.h"
@@ -453,21 +454,7 @@ TILEKERNELS_VF void clear_row(Ub<uint32> out, uint32 num_slots) {
   vsts(out + kWeightsAt, words, prefix<uint32>(num_slots));
 }
 
-TILEKERNELS_VF void clear_scores(Ub<float> scores, uint16 turns) {
-  const Mask all = pset<float>();
-  Reg<float> zero;
-  vdup(zero, 0.0f, all);
-  for (uint16 i = 0; i < turns; ++i) vsts(scores + i * kF32Lanes, zero, all);
-}
-
 // ------------------------------ tables
-
-TILEKERNELS_VF void fill(Ub<int32> out, int32 value, uint16 turns) {
-  const Mask all = pset<int32>();
-  Reg<int32> values;
-  vdup(values, value, all);
-  for (uint16 i = 0; i < turns; ++i) vsts(out + i * kF32Lanes, values, all);
-}
 
 TILEKERNELS_VF void number_places(Ub<int32> places, int32 regs) {
   const Mask all = pset<int32>();
@@ -592,7 +579,8 @@ class Gate {
                             static_cast<uint32>(num_slots_));
       }
       if (shape_.has_scores) {
-        vf_call<clear_scores>("clear_scores", as_ub<float>(out + kScoresAt), num_regs());
+        vf_call<fill<float>>("fill", as_ub<float>(out + kScoresAt), 0.0f,
+                             static_cast<uint32>(padded(shape_)));
       }
     } else {
       const Ub<float> saved = as_ub<float>(out + kScoresAt);
@@ -644,7 +632,7 @@ class Gate {
     b.bias[1] = shape_.has_image_bias ? ub_alloc<float>("image_bias", row) : b.bias[0];
     b.bias_step[0] = shape_.has_bias ? kF32Lanes : 0;
     b.bias_step[1] = shape_.has_image_bias ? kF32Lanes : b.bias_step[0];
-    vf_call<clear_scores>("clear_scores", zeros, uint16{1});
+    vf_call<fill<float>>("fill", zeros, 0.0f, static_cast<uint32>(kF32Lanes));
     b.places = ub_alloc<int32>("places", kWhole);
     b.order = ub_alloc<int32>("order", kF32Lanes);
     b.best = ub_alloc<int32>("best", kF32Lanes);
@@ -682,9 +670,11 @@ class Gate {
     const Buffers& b = buffers_;
     const int32 regs = regs_of(shape_);
     vf_call<number_places>("number_places", b.places, regs <= kMaxTopkRegs ? regs : kChunkRegs);
-    vf_call<fill>("fill", b.keys + padded(shape_), numerics::kTopkTaken, uint16{kChunkRegs});
+    vf_call<fill<int32>>("fill", b.keys + padded(shape_), numerics::kTopkTaken,
+                         static_cast<uint32>(kWindow));
     if (shape_.num_groups > 0) {
-      vf_call<fill>("fill", b.open_keys + padded(shape_), numerics::kTopkTaken, uint16{kChunkRegs});
+      vf_call<fill<int32>>("fill", b.open_keys + padded(shape_), numerics::kTopkTaken,
+                           static_cast<uint32>(kWindow));
       const float group_size = static_cast<float>(shape_.num_experts / shape_.num_groups);
       vf_call<number_groups>("number_groups", b.group_of, 1.0f / group_size, num_regs());
     }
@@ -781,37 +771,22 @@ class Gate {
           static_cast<uint16>(levels), static_cast<uint16>(shape_.num_topk_groups));
       vf_call<close_groups>("close_groups", b.open_keys, b.keys, b.group_of, b.chosen, num_regs());
     }
-    switch (regs_of(shape_)) {
-      case 1:
-        vf_call<select_whole<1>>("select_whole", b.best, b.open_keys, b.places, num_topk);
-        break;
-      case 2:
-        vf_call<select_whole<2>>("select_whole", b.best, b.open_keys, b.places, num_topk);
-        break;
-      case 3:
-        vf_call<select_whole<3>>("select_whole", b.best, b.open_keys, b.places, num_topk);
-        break;
-      case 4:
-        vf_call<select_whole<4>>("select_whole", b.best, b.open_keys, b.places, num_topk);
-        break;
-      case 5:
-        vf_call<select_whole<5>>("select_whole", b.best, b.open_keys, b.places, num_topk);
-        break;
-      case 6:
-        vf_call<select_whole<6>>("select_whole", b.best, b.open_keys, b.places, num_topk);
-        break;
-      default:
-        // The first window has nothing before it and takes more experts.
-        vf_call<select_window<true, false>>("select_window", b.best, b.open_keys, b.places,
-                                            b.positions, 0, num_topk);
-        int32 first = kChunk;
-        for (; first + kChunk + kCarry < shape_.num_experts; first += kChunk) {
-          vf_call<select_window<false, false>>("select_window", b.best, b.open_keys + first,
-                                               b.places, b.positions, first, num_topk);
-        }
-        vf_call<select_window<false, true>>("select_window", b.best, b.open_keys + first, b.places,
-                                            b.positions, first, num_topk);
+    if (regs_of(shape_) <= kMaxTopkRegs) {
+      return with_regs(regs_of(shape_), [&](auto regs) {
+        vf_call<select_whole<decltype(regs)::value>>("select_whole", b.best, b.open_keys, b.places,
+                                                     num_topk);
+      });
     }
+    // The first window has nothing before it and takes more experts.
+    vf_call<select_window<true, false>>("select_window", b.best, b.open_keys, b.places, b.positions,
+                                        0, num_topk);
+    int32 first = kChunk;
+    for (; first + kChunk + kCarry < shape_.num_experts; first += kChunk) {
+      vf_call<select_window<false, false>>("select_window", b.best, b.open_keys + first, b.places,
+                                           b.positions, first, num_topk);
+    }
+    vf_call<select_window<false, true>>("select_window", b.best, b.open_keys + first, b.places,
+                                        b.positions, first, num_topk);
   }
 
   // The ids of all slots, by the scalar unit.

@@ -16,6 +16,7 @@
 #include "hwy/highway.h"
 #include "numerics/row_sum-inl.h"
 #include "numerics/scoring-inl.h"
+#include "ops/moe/top_two-inl.h"
 #include "ops/moe/topk-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -147,18 +148,6 @@ Found score_softmax(const float* logits, const float* bias, int32 num, const Buf
   return found;
 }
 
-static_assert(kLanes == 4 || kLanes == 8 || kLanes == 16);
-
-// The two largest of a group, by lanes.
-struct TopTwo {
-  VF first;
-  VF second;
-};
-TopTwo merge(const TopTwo& two, VF first, VF second) {
-  return {hn::Max(two.first, first),
-          hn::Max(hn::Min(two.first, first), hn::Max(two.second, second))};
-}
-
 // The sum of the two largest of num >= 2 finite numbers.
 float top_two_sum(const float* values, int32 num) {
   if (num < kLanes) {
@@ -171,18 +160,10 @@ float top_two_sum(const float* values, int32 num) {
     return first + second;
   }
   const VF lowest = hn::Set(kF, -std::numeric_limits<float>::infinity());
-  TopTwo two{lowest, lowest};
+  TopTwo<VF> two{lowest, lowest};
   for_each_vector(values, num, -std::numeric_limits<float>::infinity(),
                   [&](int32, VF x) HWY_ATTR { two = merge(two, x, lowest); });
-  // Lanes with their mirror images, in blocks that double.
-  two = merge(two, hn::Reverse2(kF, two.first), hn::Reverse2(kF, two.second));
-  two = merge(two, hn::Reverse4(kF, two.first), hn::Reverse4(kF, two.second));
-  if constexpr (kLanes >= 8) {
-    two = merge(two, hn::Reverse8(kF, two.first), hn::Reverse8(kF, two.second));
-  }
-  if constexpr (kLanes == 16) {
-    two = merge(two, hn::Reverse(kF, two.first), hn::Reverse(kF, two.second));
-  }
+  two = top_two_of_lanes(kF, two);
   return hn::GetLane(hn::Add(two.first, two.second));
 }
 
@@ -238,7 +219,7 @@ void finish(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape, int64 to
   float* const topk_weights = args.topk_weights + token * num_slots;
   int64* const topk_idx = args.topk_idx + token * num_slots;
   const auto report = [&](int32 fault) {
-    *args.fault = std::min(*args.fault, numerics::fault_word(token, args.op_id, fault));
+    tilekernels::note_fault(args.fault, token, args.op_id, fault);
   };
   float weights[kWeightSlots];
   for (int32 slot = 0; slot < num_topk; ++slot) weights[slot] = scores[experts[slot]];

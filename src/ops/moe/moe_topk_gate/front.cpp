@@ -66,45 +66,40 @@ constexpr const char* kNames[kNumOptional] = {"mask",
 template <class T>
 using Given = std::array<const T*, kNumOptional>;
 
-template <class T>
-const T* maybe(const std::optional<T>& tensor) {
-  return tensor ? &*tensor : nullptr;
-}
-
 Given<TensorSpec> given(const MoeTopkGateInputSpecs& in) {
-  return {maybe(in.mask),
-          maybe(in.bias),
-          maybe(in.image_bias),
-          maybe(in.image_token_mask),
-          maybe(in.fix_routing_mask),
-          maybe(in.to_physical_map),
-          maybe(in.logical_count),
-          maybe(in.unmapped_topk_idx),
-          maybe(in.force_random)};
+  return {or_null(in.mask),
+          or_null(in.bias),
+          or_null(in.image_bias),
+          or_null(in.image_token_mask),
+          or_null(in.fix_routing_mask),
+          or_null(in.to_physical_map),
+          or_null(in.logical_count),
+          or_null(in.unmapped_topk_idx),
+          or_null(in.force_random)};
 }
 
 Given<TensorView> given(const MoeTopkGateInputs& in) {
-  return {maybe(in.mask),
-          maybe(in.bias),
-          maybe(in.image_bias),
-          maybe(in.image_token_mask),
-          maybe(in.fix_routing_mask),
-          maybe(in.to_physical_map),
-          maybe(in.logical_count),
-          maybe(in.unmapped_topk_idx),
-          maybe(in.force_random)};
+  return {or_null(in.mask),
+          or_null(in.bias),
+          or_null(in.image_bias),
+          or_null(in.image_token_mask),
+          or_null(in.fix_routing_mask),
+          or_null(in.to_physical_map),
+          or_null(in.logical_count),
+          or_null(in.unmapped_topk_idx),
+          or_null(in.force_random)};
 }
 
 template <class T, class Inputs>
 Given<T> given(const T& bias, const Inputs& in) {
-  return {maybe(in.mask),
+  return {or_null(in.mask),
           &bias,
           nullptr,
           nullptr,
-          maybe(in.fix_routing_mask),
-          maybe(in.to_physical_map),
-          maybe(in.logical_count),
-          maybe(in.unmapped_topk_idx),
+          or_null(in.fix_routing_mask),
+          or_null(in.to_physical_map),
+          or_null(in.logical_count),
+          or_null(in.unmapped_topk_idx),
           nullptr};
 }
 

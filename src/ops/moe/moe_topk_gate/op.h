@@ -66,8 +66,6 @@ namespace tilekernels {
 constexpr int32 kMoeTopkGateId = 2;
 constexpr int32 kTop2SumGateId = 12;
 
-constexpr int32 kMaxExpertGroups = 32;
-
 // Pointers that the Shape's flags leave out are null.
 struct MoeTopkGateArgs {
   const float* logits;            // num_tokens x E

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ops/moe/moe_topk_gate_backward/op.h"
+#include "runtime/ascend/composites.h"
 #include "runtime/ascend/elementary.h"
 #include "runtime/ascend/faults.h"
 #include "runtime/ascend/row_sum.h"
@@ -294,13 +295,6 @@ TILEKERNELS_VF void find_dense(Ub<float> values, Ub<uint8> mask, uint32 num_rows
   vsts(values + kMeans, sum, all);
 }
 
-TILEKERNELS_VF void clear(Ub<float> out, uint32 count) {
-  Reg<float> zero;
-  vdup(zero, 0.0f, pset<float>());
-  const auto turns = static_cast<uint16>((count + kF32Lanes - 1) / kF32Lanes);
-  for (uint16 i = 0; i < turns; ++i) vsts(out + i * kF32Lanes, zero, plt<float>(count));
-}
-
 // The gradients of the slots' experts into rows of zeros; of rows with a dense term kRouted.
 template <int32 kScoring, bool kHasAux>
 TILEKERNELS_VF void scatter(Ub<float> out, Ub<float> planes, Ub<float> values, int32 pitch,
@@ -435,7 +429,7 @@ TILEKERNELS_CORE void tiles(const MoeTopkGateBackwardArgs& args,
         vf_call<make_deltas>("make_deltas", planes, args.routed_scaling_factor, num_topk);
         vf_call<route>("route", planes, num_topk);
         const Ub<float> to = out.fill();
-        vf_call<clear>("clear", to, static_cast<uint32>(rows * pitch));
+        vf_call<fill<float>>("fill", to, 0.0f, static_cast<uint32>(rows * pitch));
         if (has_aux) {
           const auto h = as_ub<float>(slot + at.sums);
           const int64 sequence = first / args.tokens_per_sequence;

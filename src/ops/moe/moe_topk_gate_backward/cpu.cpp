@@ -146,8 +146,8 @@ class Rows {
       if (k >= num_topk) continue;
       if (!is_expert(experts[k])) {
         if (experts[k] != -1) {
-          word_ = std::min(word_, numerics::fault_word(token, kMoeTopkGateBackwardId,
-                                                       numerics::kFaultIndexOutOfRange));
+          tilekernels::note_fault(&word_, token, kMoeTopkGateBackwardId,
+                                  numerics::kFaultIndexOutOfRange);
         }
         continue;
       }

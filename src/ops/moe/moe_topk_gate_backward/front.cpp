@@ -28,11 +28,6 @@ void check_tensor(const Check& check, std::string_view name, const TensorSpec& t
   check.same_device(name, tensor, "scores", scores);
 }
 
-template <class T>
-const TensorSpec* spec_of(const std::optional<T>& tensor) {
-  return tensor ? &*tensor : nullptr;
-}
-
 struct Checked {
   TensorSpec grad_logits;
   MoeTopkGateBackwardShape shape;
@@ -62,8 +57,8 @@ Checked check_all(const TensorSpec& scores, const TensorSpec& topk_idx,
     check.unsupported("scoring_func", "must be one with kernels, sqrtsoftplus or sigmoid",
                       "softmax");
   }
-  const TensorSpec* mask = spec_of(options.mask);
-  const TensorSpec* sums = spec_of(options.grad_scores_sum);
+  const TensorSpec* mask = or_null(options.mask);
+  const TensorSpec* sums = or_null(options.grad_scores_sum);
   check.together("mask", mask != nullptr, "grad_scores_sum", sums != nullptr);
   int64_t tokens_per_sequence = 1;
   if (sums != nullptr) {

@@ -13,7 +13,7 @@ constexpr int32 kTokens = 32;  // whose positions are read at a time
 constexpr int32 kSpan = 4096;  // columns at a time
 constexpr int32 kStages = 4;   // rows in flight
 constexpr int32 kOutStages = 2;
-constexpr int32 kEntries = kTokens * kMaxReduceTopk;
+constexpr int32 kEntries = kTokens * kWeightSlots;
 constexpr int32 kBlockWords = kBlockBytes / 4;
 
 // Bytes of UB that the kernel takes, readable tails included.
@@ -22,13 +22,6 @@ constexpr int64 ub_bytes() {
   constexpr int64 kRow = kSpan * 4 + kTail;
   return (kStages + kOutStages + 1) * kRow + 2 * (kEntries * 4 + kTail) + kEntries * kBlockBytes +
          kTail + 2 * (kBlockBytes + kTail);
-}
-
-TILEKERNELS_VF void clear(Ub<float> sums, uint32 cols) {
-  Reg<float> zero;
-  vdup(zero, 0.0f, pset<float>());
-  const auto turns = static_cast<uint16>((cols + kF32Lanes - 1) / kF32Lanes);
-  for (uint16 i = 0; i < turns; ++i) vsts(sums + i * kF32Lanes, zero, plt<float>(cols));
 }
 
 // sums += x · (weight · sf)
@@ -128,9 +121,8 @@ struct Reduction {
     for (int64 i = 0; i < entries; ++i) {
       const int64 pos = get_value(positions, i);
       if (pos >= args.num_expanded) {
-        fault =
-            numerics::min_of(fault, numerics::fault_word(first + i / shape.num_topk, kReduceFusedId,
-                                                         numerics::kFaultPositionOutOfRange));
+        note_fault(&fault, first + i / shape.num_topk, kReduceFusedId,
+                   numerics::kFaultPositionOutOfRange);
       }
     }
     if (args.x_sf == nullptr) return;
@@ -147,7 +139,7 @@ struct Reduction {
   TILEKERNELS_CORE void reduce(int64 token, int64 entry, int64 start) {
     const int64 cols = numerics::min_of<int64>(kSpan, shape.hidden - start);
     const auto lanes = static_cast<uint32>(cols);
-    vf_call<clear>("clear", sums, lanes);
+    vf_call<fill<float>>("fill", sums, 0.0f, lanes);
     for (int64 i = entry; i < entry + shape.num_topk; ++i) {
       if (!is_term(i)) continue;
       const int64 pos = get_value(positions, i);

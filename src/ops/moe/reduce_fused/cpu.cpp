@@ -81,8 +81,8 @@ HWY_INLINE void store_row(const Quad& y, bool stream, Element<kOutDtype>* out) {
 
 // The rows of a token that count, and their factors.
 struct Terms {
-  const uint8* rows[kMaxReduceTopk];
-  float factors[kMaxReduceTopk];
+  const uint8* rows[kWeightSlots];
+  float factors[kWeightSlots];
   int32 count = 0;
   float sf = 1.0f;
 };

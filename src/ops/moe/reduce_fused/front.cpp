@@ -1,16 +1,13 @@
 // reduce_fused: checks, shape and dispatch.
-#include <limits>
 
 #include "core/check.h"
 #include "core/kernel_table.h"
+#include "ops/moe/fused_front.h"
 #include "ops/moe/reduce_fused/op.h"
 #include "tilekernels/moe.h"
 
 namespace tilekernels {
 namespace {
-
-constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
-constexpr int64_t kMaxRow = int64_t{1} << 30;  // with what a kernel reads ahead below 2^31
 
 constexpr KernelTable<ReduceFusedArgs, ReduceFusedShape> kReduceFused = {
     .op = "reduce_fused",
@@ -28,11 +25,6 @@ void check_factor(const Check& check, std::string_view name, const TensorSpec& f
   check.same_device(name, factor, "x", x);
 }
 
-template <class T>
-const TensorSpec* spec_of(const std::optional<T>& tensor) {
-  return tensor ? &*tensor : nullptr;
-}
-
 TensorSpec check_all(const TensorSpec& x, const TensorSpec& token_topk_to_pos,
                      const TensorSpec* topk_weights, const TensorSpec* x_sf, const TensorSpec* sf,
                      const std::optional<DType>& fmt) {
@@ -41,11 +33,7 @@ TensorSpec check_all(const TensorSpec& x, const TensorSpec& token_topk_to_pos,
   check.dtype("x", x, {DType::kF32, DType::kBF16, DType::kF16, DType::kE4M3});
   check.range("hidden", x.size(1), 0, kMaxRow);
   check.range("num_expanded_tokens", x.size(0), 0, kMaxExtent);
-  check.rank("token_topk_to_pos", token_topk_to_pos, 2);
-  check.dtype("token_topk_to_pos", token_topk_to_pos, {DType::kI32});
-  check.range("num_topk", token_topk_to_pos.size(1), 1, kMaxReduceTopk);
-  check.contiguous("token_topk_to_pos", token_topk_to_pos);
-  check.same_device("token_topk_to_pos", token_topk_to_pos, "x", x);
+  check_positions(check, token_topk_to_pos, x);
   if (topk_weights != nullptr) {
     check_factor(check, "topk_weights", *topk_weights, token_topk_to_pos.shape, x);
   }
@@ -64,8 +52,8 @@ TensorSpec check_all(const TensorSpec& x, const TensorSpec& token_topk_to_pos,
 
 TensorSpec reduce_fused_spec(const TensorSpec& x, const TensorSpec& token_topk_to_pos,
                              const ReduceFusedSpecs& options) {
-  return check_all(x, token_topk_to_pos, spec_of(options.topk_weights), spec_of(options.x_sf),
-                   spec_of(options.sf), options.fmt);
+  return check_all(x, token_topk_to_pos, or_null(options.topk_weights), or_null(options.x_sf),
+                   or_null(options.sf), options.fmt);
 }
 
 void reduce_fused_out(const TensorView& out, const TensorView& x,
@@ -73,8 +61,8 @@ void reduce_fused_out(const TensorView& out, const TensorView& x,
                       const Call& call) {
   const Check check(kReduceFused.op);
   check.matches("out", out,
-                check_all(x, token_topk_to_pos, spec_of(options.topk_weights),
-                          spec_of(options.x_sf), spec_of(options.sf), options.fmt));
+                check_all(x, token_topk_to_pos, or_null(options.topk_weights),
+                          or_null(options.x_sf), or_null(options.sf), options.fmt));
   const ByteRange written = bytes_written(out);
   const auto check_input = [&](std::string_view name, const TensorView& input) {
     check.memory(name, input).disjoint("out", written, name, bytes_read(input));
@@ -113,8 +101,8 @@ void reduce_fused_out(const TensorView& out, const TensorView& x,
 
 Tensor reduce_fused(const TensorView& x, const TensorView& token_topk_to_pos,
                     const ReduceFusedOptions& options, const Call& call) {
-  Tensor out = call.allocate(check_all(x, token_topk_to_pos, spec_of(options.topk_weights),
-                                       spec_of(options.x_sf), spec_of(options.sf), options.fmt));
+  Tensor out = call.allocate(check_all(x, token_topk_to_pos, or_null(options.topk_weights),
+                                       or_null(options.x_sf), or_null(options.sf), options.fmt));
   reduce_fused_out(out, x, token_topk_to_pos, options, call);
   return out;
 }

@@ -16,7 +16,6 @@
 namespace tilekernels {
 
 constexpr int32 kReduceFusedId = 10;  // in the error word
-constexpr int32 kMaxReduceTopk = 32;
 
 struct ReduceFusedArgs {
   const uint8* x;                  // num_expanded x hidden

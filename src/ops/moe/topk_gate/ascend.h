@@ -203,27 +203,11 @@ TILEKERNELS_CORE void chunked_rows(const TopkGateArgs& args, const TopkGateShape
 TILEKERNELS_CORE void run(const TopkGateArgs& args, const TopkGateShape& shape, const Tile& tile) {
   prologue();
   const Ub<int32> faults = alloc_faults();
-  switch (numerics::ceil_div(shape.num_experts, kF32Lanes)) {
-    case 1:
-      whole_rows<1>(args, shape, tile, faults);
-      break;
-    case 2:
-      whole_rows<2>(args, shape, tile, faults);
-      break;
-    case 3:
-      whole_rows<3>(args, shape, tile, faults);
-      break;
-    case 4:
-      whole_rows<4>(args, shape, tile, faults);
-      break;
-    case 5:
-      whole_rows<5>(args, shape, tile, faults);
-      break;
-    case 6:
-      whole_rows<6>(args, shape, tile, faults);
-      break;
-    default:
-      chunked_rows<kChunkRegs>(args, shape, tile, faults);
+  if (shape.num_experts <= kWhole) {
+    with_regs(numerics::ceil_div(shape.num_experts, kF32Lanes),
+              [&](auto regs) { whole_rows<decltype(regs)::value>(args, shape, tile, faults); });
+  } else {
+    chunked_rows<kChunkRegs>(args, shape, tile, faults);
   }
   report_faults(args.fault, faults, kTopkGateId, numerics::kFaultNotFinite,
                 [](int32 turn) { return block_idx() + turn * block_num(); });

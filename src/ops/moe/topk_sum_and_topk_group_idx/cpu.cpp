@@ -12,6 +12,7 @@
 #define HWY_TARGET_INCLUDE "ops/moe/topk_sum_and_topk_group_idx/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
+#include "ops/moe/top_two-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilekernels::cpu::HWY_NAMESPACE {
@@ -27,36 +28,17 @@ using VF = hn::Vec<DF>;
 using VI = hn::Vec<DI>;
 constexpr int32 kLanes = static_cast<int32>(hn::MaxLanes(kF));
 
-// The two best of each lane.
-struct Best {
-  VF first;
-  VF second;
-};
-
-Best merged(const Best& a, VF first, VF second) {
-  return {hn::Max(a.first, first), hn::Max(hn::Min(a.first, first), hn::Max(a.second, second))};
-}
-
-// The two best of all lanes, in every lane.
-Best best_of_lanes(Best best) {
-  if constexpr (kLanes == 8) {
-    best = merged(best, hn::SwapAdjacentBlocks(best.first), hn::SwapAdjacentBlocks(best.second));
-  }
-  best = merged(best, hn::Shuffle1032(best.first), hn::Shuffle1032(best.second));
-  return merged(best, hn::Shuffle2301(best.first), hn::Shuffle2301(best.second));
-}
-
 VI magnitude(VF x) { return hn::And(hn::BitCast(kI, x), hn::Set(kI, 0x7FFFFFFF)); }
 
 // The key of a group of finite scores; raises `largest` to the magnitudes seen.
 int32 key_of_group(const float* scores, int32 group_size, int32 num_topk_sum, VI& largest) {
   const VF lowest = hn::Set(kF, -std::numeric_limits<float>::infinity());
-  Best best{lowest, lowest};
+  TopTwo<VF> best{lowest, lowest};
   int32 i = 0;
   for (; i + kLanes <= group_size; i += kLanes) {
     const VF x = hn::LoadU(kF, scores + i);
     largest = hn::Max(largest, magnitude(x));
-    best = merged(best, x, lowest);
+    best = merge(best, x, lowest);
   }
   if (i < group_size) {
     alignas(32) float rest[kLanes];
@@ -66,9 +48,9 @@ int32 key_of_group(const float* scores, int32 group_size, int32 num_topk_sum, VI
     largest = hn::Max(largest, magnitude(x));
     // Only scores may be among the best.
     const auto is_score = hn::FirstN(kF, static_cast<size_t>(group_size - i));
-    best = merged(best, hn::IfThenElse(is_score, x, lowest), lowest);
+    best = merge(best, hn::IfThenElse(is_score, x, lowest), lowest);
   }
-  best = best_of_lanes(best);
+  best = top_two_of_lanes(kF, best);
   const float first = hn::GetLane(best.first);
   if (num_topk_sum == 1) return numerics::topk_key(first);
   return numerics::topk_key(first + hn::GetLane(best.second));
@@ -106,7 +88,7 @@ int64 topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
   int64 first_fault = end;
   for (int64 token = begin; token < end; ++token) {
     const float* row = args.scores + token * shape.num_groups * int64{shape.group_size};
-    int32 keys[kMaxGroups];
+    int32 keys[kMaxExpertGroups];
     VI largest = hn::Zero(kI);
     for (int32 group = 0; group < shape.num_groups; ++group) {
       keys[group] = key_of_group(row + group * int64{shape.group_size}, shape.group_size,

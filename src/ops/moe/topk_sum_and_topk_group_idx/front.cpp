@@ -27,8 +27,9 @@ TensorSpec topk_sum_and_topk_group_idx_spec(const TensorSpec& scores, int num_to
   const Check check(kTopkSumAndTopkGroupIdx.op);
   check.rank("scores", scores, 3).dtype("scores", scores, {DType::kF32});
   check.contiguous("scores", scores);
-  check.range("num_groups", scores.size(1), 1, kMaxGroups);
-  check.range("group_size", scores.size(2), 1, std::numeric_limits<int32_t>::max() / kMaxGroups);
+  check.range("num_groups", scores.size(1), 1, kMaxExpertGroups);
+  check.range("group_size", scores.size(2), 1,
+              std::numeric_limits<int32_t>::max() / kMaxExpertGroups);
   check.range("num_topk_sum", num_topk_sum, 1, std::min<int64_t>(scores.size(2), 2));
   check.range("num_topk_groups", num_topk_groups, 1, scores.size(1));
   return {{scores.size(0), num_topk_groups}, DType::kI64, scores.device};

@@ -10,11 +10,11 @@
 #include "numerics/kernel.h"
 #include "numerics/topk_key.h"
 #include "numerics/types.h"
+#include "ops/moe/common.h"
 
 namespace tilekernels {
 
 constexpr int32 kTopkSumAndTopkGroupIdxId = 3;  // in the error word
-constexpr int32 kMaxGroups = 32;
 
 struct TopkSumAndTopkGroupIdxArgs {
   const float* scores;  // num_tokens x num_groups x group_size
@@ -25,7 +25,7 @@ struct TopkSumAndTopkGroupIdxArgs {
 static_assert(sizeof(TopkSumAndTopkGroupIdxArgs) == 32);
 
 struct TopkSumAndTopkGroupIdxShape {
-  int32 num_groups;  // 1..kMaxGroups
+  int32 num_groups;  // 1..kMaxExpertGroups
   int32 group_size;
   int32 num_topk_sum;     // 1 or 2, at most group_size
   int32 num_topk_groups;  // 1..num_groups

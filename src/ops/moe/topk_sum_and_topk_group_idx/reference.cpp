@@ -6,7 +6,7 @@ namespace tilekernels::reference {
 void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
                                  const TopkSumAndTopkGroupIdxShape& shape, const Launch&) {
   for (int64 token = 0; token < args.num_tokens; ++token) {
-    int32 keys[kMaxGroups];
+    int32 keys[kMaxExpertGroups];
     for (int32 group = 0; group < shape.num_groups; ++group) {
       const float* scores =
           args.scores + (token * shape.num_groups + group) * int64{shape.group_size};
@@ -14,9 +14,7 @@ void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
       int32 second = numerics::kTopkTaken;
       for (int32 i = 0; i < shape.group_size; ++i) {
         if (!numerics::is_finite(scores[i])) {
-          const uint64 word =
-              numerics::fault_word(token, kTopkSumAndTopkGroupIdxId, numerics::kFaultNotFinite);
-          *args.fault = numerics::min_of(*args.fault, word);
+          note_fault(args.fault, token, kTopkSumAndTopkGroupIdxId, numerics::kFaultNotFinite);
         }
         const int32 key = numerics::topk_key(scores[i]);
         if (key > best) {
