@@ -1,76 +1,24 @@
 // Compiles the device-safe headers with NVRTC, which has no std headers: the scalar numerics and
 // every op's contract. Needs no GPU and no toolkit header; skipped without the NVRTC library.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "paths.h"
+#include "runtime/cuda/compile.h"
 
 namespace tilekernels::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-// The entry points of NVRTC, as its documentation declares them; results are 0 on success.
-using Program = struct OpaqueProgram*;
-
-struct Nvrtc {
-  int (*version)(int* major, int* minor) = nullptr;
-  int (*create)(Program*, const char* text, const char* name, int num_headers,
-                const char* const* headers, const char* const* include_names) = nullptr;
-  int (*compile)(Program, int num_options, const char* const* options) = nullptr;
-  int (*log_size)(Program, size_t*) = nullptr;
-  int (*log)(Program, char*) = nullptr;
-  int (*destroy)(Program*) = nullptr;
-
-  bool load(void* library) {
-    const auto find = [library](auto& function, const char* name) {
-      function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
-      return function != nullptr;
-    };
-    return find(version, "nvrtcVersion") && find(create, "nvrtcCreateProgram") &&
-           find(compile, "nvrtcCompileProgram") && find(log_size, "nvrtcGetProgramLogSize") &&
-           find(log, "nvrtcGetProgramLog") && find(destroy, "nvrtcDestroyProgram");
-  }
-};
-
-/// The library: a file or a folder named by TILEKERNELS_NVRTC_LIBRARY, else the loader's own
-/// places, else the toolkit's usual folder. Never unloaded.
-bool open_nvrtc(Nvrtc& nvrtc) {
-  std::vector<std::string> folders;
-  std::vector<std::string> candidates;
-  if (const char* given = std::getenv("TILEKERNELS_NVRTC_LIBRARY")) {
-    if (fs::is_directory(given)) {
-      folders.emplace_back(std::string(given) + "/");
-    } else {
-      candidates.emplace_back(given);
-    }
-  }
-  for (const char* folder : {"", "/usr/local/cuda/lib64/"}) folders.emplace_back(folder);
-  for (const std::string& folder : folders) {
-    for (const char* name : {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"}) {
-      candidates.push_back(folder + name);
-    }
-  }
-  for (const std::string& candidate : candidates) {
-    void* library = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library != nullptr && nvrtc.load(library)) return true;
-  }
-  return false;
-}
-
-class NvrtcCompile : public ::testing::Test {
+class NvrtcHeaders : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!open_nvrtc(nvrtc_)) {
-      GTEST_SKIP() << "no NVRTC library found: install nvidia-cuda-nvrtc or a CUDA toolkit, or set "
-                      "TILEKERNELS_NVRTC_LIBRARY";
-    }
+    if (!cuda::nvrtc_problem().empty()) GTEST_SKIP() << "absent: " << cuda::nvrtc_problem();
   }
 
   /// Compiles for sm_90a; a failure shows the whole log.
@@ -78,18 +26,17 @@ class NvrtcCompile : public ::testing::Test {
     const std::string include = "-I" + tilekernels::paths::kSource + "/src";
     const char* options[] = {"-default-device", "-std=c++17", "--fmad=false",
                              "--gpu-architecture=sm_90a", include.c_str()};
-    Program program = nullptr;
-    ASSERT_EQ(nvrtc_.create(&program, text.c_str(), "numerics_test.cu", 0, nullptr, nullptr), 0);
-    const int result = nvrtc_.compile(program, std::size(options), options);
+    const cuda::Nvrtc& nvrtc = cuda::nvrtc();
+    void* program = nullptr;
+    ASSERT_EQ(nvrtc.create_program(&program, text.c_str(), "headers.cu", 0, nullptr, nullptr), 0);
+    const int result = nvrtc.compile_program(program, std::size(options), options);
     size_t size = 0;
-    nvrtc_.log_size(program, &size);
+    nvrtc.get_program_log_size(program, &size);
     std::string log(size, '\0');
-    nvrtc_.log(program, log.data());
-    nvrtc_.destroy(&program);
+    nvrtc.get_program_log(program, log.data());
+    nvrtc.destroy_program(&program);
     EXPECT_EQ(result, 0) << log << "\nof the text:\n" << text;
   }
-
-  Nvrtc nvrtc_;
 };
 
 /// Paths of the files that `keep` accepts, relative to src/, in order.
@@ -110,7 +57,7 @@ bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
 }
 
-TEST_F(NvrtcCompile, EveryScalarHeaderAlone) {
+TEST_F(NvrtcHeaders, EveryScalarHeaderAlone) {
   const std::vector<std::string> headers = find_headers("numerics", [](const std::string& name) {
     return ends_with(name, ".h") && !ends_with(name, "-inl.h");
   });
@@ -121,7 +68,7 @@ TEST_F(NvrtcCompile, EveryScalarHeaderAlone) {
   }
 }
 
-TEST_F(NvrtcCompile, KernelThatUsesThem) {
+TEST_F(NvrtcHeaders, KernelThatUsesThem) {
   compile(R"(
 #include "numerics/fault.h"
 #include "numerics/philox.h"
@@ -155,7 +102,7 @@ extern "C" __global__ void kernel(float* out, const float* x, const uint16* x16,
 )");
 }
 
-TEST_F(NvrtcCompile, EveryOpContract) {
+TEST_F(NvrtcHeaders, EveryOpContract) {
   for (const std::string& header :
        find_headers("ops", [](const std::string& name) { return name == "op.h"; })) {
     SCOPED_TRACE(header);
@@ -164,13 +111,14 @@ TEST_F(NvrtcCompile, EveryOpContract) {
 }
 
 // The compiler is what rejects a std header, not this test's luck.
-TEST_F(NvrtcCompile, HasNoStdHeaders) {
+TEST_F(NvrtcHeaders, HasNoStdHeaders) {
   const char* text = "#include <cstdint>\n__global__ void kernel() {}\n";
-  Program program = nullptr;
-  ASSERT_EQ(nvrtc_.create(&program, text, "std_test.cu", 0, nullptr, nullptr), 0);
+  const cuda::Nvrtc& nvrtc = cuda::nvrtc();
+  void* program = nullptr;
+  ASSERT_EQ(nvrtc.create_program(&program, text, "std.cu", 0, nullptr, nullptr), 0);
   const char* options[] = {"-std=c++17"};
-  EXPECT_NE(nvrtc_.compile(program, 1, options), 0);
-  nvrtc_.destroy(&program);
+  EXPECT_NE(nvrtc.compile_program(program, 1, options), 0);
+  nvrtc.destroy_program(&program);
 }
 
 }  // namespace
