@@ -3,27 +3,16 @@
 
 #include <dlfcn.h>
 
-#include <atomic>
 #include <charconv>
-#include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "core/message.h"
 #include "core/settings.h"
 #include "runtime/cuda/driver.h"
 #include "runtime/jit/library.h"
-#include "tilekernels/error.h"
 
 namespace tilekernels::cuda {
 namespace {
-
-std::mutex mutex;
-Nvrtc machine_table;                 // guarded by the mutex until it is published
-const Nvrtc* replacement = nullptr;  // guarded by the mutex
-std::optional<std::string> problem;  // guarded by the mutex; unset: not tried yet
-std::atomic<const Nvrtc*> ready{nullptr};
 
 // The folder of the library or program that holds this code.
 std::string own_folder() {
@@ -47,14 +36,14 @@ std::vector<std::string> candidates(int major) {
           "/usr/local/cuda/lib64/" + name};
 }
 
-std::string open_machine_nvrtc() {
+std::string open_machine_nvrtc(Nvrtc& table) {
   const std::string named = nvrtc_library();
-  if (!named.empty()) return open_nvrtc(named, machine_table);
+  if (!named.empty()) return open_nvrtc(named, table);
   const int newest = driver_version() == 0 ? 13 : driver_version() / 1000;
   for (int major = 13; major >= 12; --major) {
     if (major > newest) continue;
     for (const std::string& candidate : candidates(major)) {
-      if (open_nvrtc(candidate, machine_table).empty()) return "";
+      if (open_nvrtc(candidate, table).empty()) return "";
     }
   }
   return "the compiler library NVRTC is missing: pip install nvidia-cuda-nvrtc" +
@@ -62,15 +51,7 @@ std::string open_machine_nvrtc() {
          ", or name a libnvrtc.so in TILEKERNELS_NVRTC_LIBRARY";
 }
 
-std::string start() {
-  const std::lock_guard lock(mutex);
-  if (problem) return *problem;
-  problem = replacement != nullptr ? "" : open_machine_nvrtc();
-  if (problem->empty()) {
-    ready.store(replacement != nullptr ? replacement : &machine_table, std::memory_order_release);
-  }
-  return *problem;
-}
+jit::LazyTable<Nvrtc> lazy{"cuda", open_machine_nvrtc};
 
 std::vector<std::string> options_of(const CompileJob& job) {
   std::vector<std::string> options = {
@@ -122,23 +103,13 @@ std::string open_nvrtc(const std::string& library, Nvrtc& table) {
   return "";
 }
 
-const Nvrtc& nvrtc() {
-  if (const Nvrtc* table = ready.load(std::memory_order_acquire)) return *table;
-  const std::string found = start();
-  if (!found.empty()) throw BackendError(message("cuda", found));
-  return *ready.load(std::memory_order_acquire);
-}
+const Nvrtc& nvrtc() { return lazy.get(); }
 
-std::string nvrtc_problem() { return is_nvrtc_ready() ? "" : start(); }
+std::string nvrtc_problem() { return lazy.problem(); }
 
-bool is_nvrtc_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+bool is_nvrtc_ready() { return lazy.is_ready(); }
 
-void replace_nvrtc(const Nvrtc* table) {
-  const std::lock_guard lock(mutex);
-  replacement = table;
-  problem.reset();
-  ready = nullptr;
-}
+void replace_nvrtc(const Nvrtc* table) { lazy.replace(table); }
 
 std::string key_of(const CompileJob& job, const Nvrtc& compiler) {
   return jit::key_of(*job.text, options_of(job), compiler);

@@ -4,8 +4,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <mutex>
-#include <optional>
 
 #include "core/message.h"
 #include "core/settings.h"
@@ -21,21 +19,8 @@ constexpr const char* kForked =
     "this process was forked after CUDA was used, which the driver does not survive: start "
     "workers by spawn, or fork before the first CUDA call";
 
-std::mutex mutex;
-Driver machine_table;                       // guarded by the mutex until it is published
-const Driver* replacement = nullptr;        // guarded by the mutex
-std::optional<std::string> problem;         // guarded by the mutex; unset: not tried yet
-std::atomic<const Driver*> ready{nullptr};  // initialised and usable
 std::atomic<int> version{0};
 std::atomic<bool> initialised{false};
-std::atomic<bool> forked{false};
-
-// Takes no lock: another thread may have held it when the parent forked.
-void after_fork_in_child() {
-  if (!initialised) return;
-  forked = true;
-  ready = nullptr;
-}
 
 std::string describe(const Driver& table, int result) {
   const char* text = nullptr;
@@ -46,7 +31,13 @@ std::string describe(const Driver& table, int result) {
   return std::string(text) + " (" + name + ")";
 }
 
-// Initialises CUDA; the problem, or empty.
+std::string open_machine_driver(Driver& table) {
+  const std::string named = cuda_library();
+  return open_driver(named.empty() ? kLibrary : named.c_str(), table);
+}
+
+void after_fork_in_child();
+
 std::string initialise(const Driver& table) {
   static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
   if (registered != 0) return "no handler for forks can be registered";
@@ -66,22 +57,10 @@ std::string initialise(const Driver& table) {
   return count > 0 ? "" : "the NVIDIA driver finds no device";
 }
 
-// Tries once; in a fork of a process that used CUDA, fails without touching a lock.
-std::string start() {
-  if (forked) return kForked;
-  const std::lock_guard lock(mutex);
-  if (problem) return *problem;
-  const Driver* table = replacement;
-  std::string found;
-  if (table == nullptr) {
-    const std::string named = cuda_library();
-    found = open_driver(named.empty() ? kLibrary : named.c_str(), machine_table);
-    table = &machine_table;
-  }
-  if (found.empty()) found = initialise(*table);
-  problem = found;
-  if (found.empty()) ready.store(table, std::memory_order_release);
-  return found;
+jit::LazyTable<Driver> lazy{"cuda", open_machine_driver, initialise};
+
+void after_fork_in_child() {
+  if (initialised) lazy.close(kForked);
 }
 
 }  // namespace
@@ -127,16 +106,11 @@ std::string open_driver(const char* library, Driver& table) {
          "; CUDA " + version_text(kLeastVersion) + " is needed";
 }
 
-const Driver& driver() {
-  if (const Driver* table = ready.load(std::memory_order_acquire)) return *table;
-  const std::string found = start();
-  if (!found.empty()) throw BackendError(message("cuda", found));
-  return *ready.load(std::memory_order_acquire);
-}
+const Driver& driver() { return lazy.get(); }
 
-std::string driver_problem() { return is_driver_ready() ? "" : start(); }
+std::string driver_problem() { return lazy.problem(); }
 
-bool is_driver_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+bool is_driver_ready() { return lazy.is_ready(); }
 
 int driver_version() { return version; }
 
@@ -145,13 +119,9 @@ void fail(int result, std::string_view op, const char* call) {
 }
 
 void replace_driver(const Driver* table) {
-  const std::lock_guard lock(mutex);
-  replacement = table;
-  problem.reset();
-  ready = nullptr;
+  lazy.replace(table);
   version = 0;
   initialised = false;
-  forked = false;
 }
 
 }  // namespace tilekernels::cuda

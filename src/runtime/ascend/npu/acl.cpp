@@ -5,8 +5,6 @@
 #include <pthread.h>
 
 #include <atomic>
-#include <mutex>
-#include <optional>
 
 #include "core/message.h"
 #include "core/settings.h"
@@ -20,20 +18,7 @@ constexpr const char* kForked =
     "this process was forked after the NPU was used, which its runtime does not survive: start "
     "workers by spawn, or fork before the first call";
 
-std::mutex mutex;
-Acl table;                           // guarded by the mutex until it is published
-std::string version;                 // the same
-std::optional<std::string> problem;  // guarded by the mutex; unset: not tried yet
-std::atomic<const Acl*> ready{nullptr};
 std::atomic<bool> initialised{false};
-std::atomic<bool> forked{false};
-
-// Takes no lock: another thread may have held it when the parent forked.
-void after_fork_in_child() {
-  if (!initialised) return;
-  forked = true;
-  ready = nullptr;
-}
 
 std::string describe(const Acl& runtime, int result) {
   const char* const text = runtime.get_recent_error();
@@ -42,24 +27,7 @@ std::string describe(const Acl& runtime, int result) {
   return words;
 }
 
-std::string initialise() {
-  static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
-  if (registered != 0) return "no handler for forks can be registered";
-  // Another library of this process may have done it.
-  if (const int result = table.init(nullptr); result != 0 && result != kErrorRepeatInitialize) {
-    return "the NPU's runtime cannot start: " + describe(table, result);
-  }
-  initialised = true;
-  int32_t parts[3] = {};
-  table.get_version(&parts[0], &parts[1], &parts[2]);
-  version =
-      std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
-  uint32_t count = 0;
-  table.get_device_count(&count);
-  return count > 0 ? "" : "the NPU's runtime finds no device";
-}
-
-std::string open_machine_acl() {
+std::string open_machine_acl(Acl& table) {
   const std::string named = ascendcl_library();
   if (!named.empty()) return open_acl(named, table);
   const std::string found = open_acl("libascendcl.so", table);
@@ -69,16 +37,25 @@ std::string open_machine_acl() {
                              "TILEKERNELS_ASCENDCL_LIBRARY)";
 }
 
-// Tries once; in a fork of a process that used the NPU, fails without touching a lock.
-std::string start() {
-  if (forked) return kForked;
-  const std::lock_guard lock(mutex);
-  if (problem) return *problem;
-  std::string found = open_machine_acl();
-  if (found.empty()) found = initialise();
-  problem = found;
-  if (found.empty()) ready.store(&table, std::memory_order_release);
-  return found;
+void after_fork_in_child();
+
+std::string initialise(const Acl& runtime) {
+  static const int registered = pthread_atfork(nullptr, nullptr, after_fork_in_child);
+  if (registered != 0) return "no handler for forks can be registered";
+  // Another library of this process may have done it.
+  if (const int result = runtime.init(nullptr); result != 0 && result != kErrorRepeatInitialize) {
+    return "the NPU's runtime cannot start: " + describe(runtime, result);
+  }
+  initialised = true;
+  uint32_t count = 0;
+  runtime.get_device_count(&count);
+  return count > 0 ? "" : "the NPU's runtime finds no device";
+}
+
+jit::LazyTable<Acl> lazy{"ascend", open_machine_acl, initialise};
+
+void after_fork_in_child() {
+  if (initialised) lazy.close(kForked);
 }
 
 }  // namespace
@@ -108,20 +85,17 @@ std::string open_acl(const std::string& library, Acl& into) {
   return "the NPU's runtime is too old: " + library + " has no " + opened.absent();
 }
 
-const Acl& acl() {
-  if (const Acl* const opened = ready.load(std::memory_order_acquire)) return *opened;
-  const std::string found = start();
-  if (!found.empty()) throw BackendError(message("ascend", found));
-  return *ready.load(std::memory_order_acquire);
-}
+const Acl& acl() { return lazy.get(); }
 
-std::string acl_problem() { return is_acl_ready() ? "" : start(); }
+std::string acl_problem() { return lazy.problem(); }
 
-bool is_acl_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+bool is_acl_ready() { return lazy.is_ready(); }
 
 std::string acl_version() {
-  const std::lock_guard lock(mutex);
-  return version;
+  if (!is_acl_ready()) return "";
+  int32_t parts[3] = {};
+  acl().get_version(&parts[0], &parts[1], &parts[2]);
+  return std::to_string(parts[0]) + "." + std::to_string(parts[1]) + "." + std::to_string(parts[2]);
 }
 
 void fail(int result, std::string_view op, const char* call) {
@@ -129,12 +103,8 @@ void fail(int result, std::string_view op, const char* call) {
 }
 
 void forget_acl() {
-  const std::lock_guard lock(mutex);
-  problem.reset();
-  version.clear();
-  ready = nullptr;
+  lazy.replace(nullptr);
   initialised = false;
-  forked = false;
 }
 
 }  // namespace tilekernels::ascend::npu

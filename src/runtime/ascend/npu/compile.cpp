@@ -1,27 +1,17 @@
 // The NPU's run-time compiler: aclrtc, opened at the first need, turns kernel text into a binary.
 #include "runtime/ascend/npu/compile.h"
 
-#include <atomic>
-#include <mutex>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "core/message.h"
 #include "core/settings.h"
 #include "runtime/ascend/npu/acl.h"
 #include "runtime/jit/library.h"
-#include "tilekernels/error.h"
 
 namespace tilekernels::ascend::npu {
 namespace {
 
-std::mutex mutex;
-jit::Compiler table;                 // guarded by the mutex until it is published
-std::optional<std::string> problem;  // guarded by the mutex; unset: not tried yet
-std::atomic<const jit::Compiler*> ready{nullptr};
-
-std::string open_machine_aclrtc() {
+std::string open_machine_aclrtc(jit::Compiler& table) {
   const std::string named = aclrtc_library();
   std::string found = open_aclrtc(named.empty() ? "libacl_rtc.so" : named, table);
   if (!found.empty() && named.empty()) {
@@ -32,13 +22,7 @@ std::string open_machine_aclrtc() {
   return found;
 }
 
-std::string start() {
-  const std::lock_guard lock(mutex);
-  if (problem) return *problem;
-  problem = open_machine_aclrtc();
-  if (problem->empty()) ready.store(&table, std::memory_order_release);
-  return *problem;
-}
+jit::LazyTable<jit::Compiler> lazy{"ascend", open_machine_aclrtc};
 
 std::vector<std::string> options_of(const jit::CompileJob& job) {
   // Kernels say themselves what waits for what, and what is rounded once.
@@ -74,22 +58,13 @@ std::string open_aclrtc(const std::string& library, jit::Compiler& into) {
   return "";
 }
 
-const jit::Compiler& aclrtc() {
-  if (const jit::Compiler* opened = ready.load(std::memory_order_acquire)) return *opened;
-  const std::string found = start();
-  if (!found.empty()) throw BackendError(message("ascend", found));
-  return *ready.load(std::memory_order_acquire);
-}
+const jit::Compiler& aclrtc() { return lazy.get(); }
 
-std::string aclrtc_problem() { return is_aclrtc_ready() ? "" : start(); }
+std::string aclrtc_problem() { return lazy.problem(); }
 
-bool is_aclrtc_ready() { return ready.load(std::memory_order_acquire) != nullptr; }
+bool is_aclrtc_ready() { return lazy.is_ready(); }
 
-void forget_aclrtc() {
-  const std::lock_guard lock(mutex);
-  problem.reset();
-  ready = nullptr;
-}
+void forget_aclrtc() { lazy.replace(nullptr); }
 
 std::string key_of(const jit::CompileJob& job, const jit::Compiler& compiler) {
   return jit::key_of(*job.text, options_of(job), compiler);
