@@ -61,7 +61,7 @@ inline void store_result(const HistogramArgs& args, int32 bin, int32 count) {
 
 inline void histogram(const HistogramArgs& args) {
   auto* const out = static_cast<int32*>(args.out);
-  if constexpr (kTile.step == kHistogramFinish) {
+  if constexpr (kTile.phase == kHistogramFinish) {
     const int64 bin = int64{blockIdx.x} * kTile.threads + threadIdx.x;
     device::wait_for_predecessor();
     if (bin < args.num_bins) store_result(args, static_cast<int32>(bin), out[bin]);
@@ -86,7 +86,7 @@ inline void histogram(const HistogramArgs& args) {
     __syncthreads();
 #pragma unroll 1
     for (int32 bin = thread; bin < args.num_bins; bin += kTile.threads) {
-      if constexpr (kTile.step == kHistogramWhole) {
+      if constexpr (kTile.phase == kHistogramWhole) {
         store_result(args, bin, shared[bin]);
       } else if (shared[bin] != 0) {
         atomicAdd(out + bin, shared[bin]);

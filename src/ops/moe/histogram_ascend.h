@@ -28,7 +28,7 @@ constexpr int32 kCount = 0;
 constexpr int32 kAdd = 1;
 
 struct Tile {
-  int32 step;
+  int32 phase;
 };
 
 constexpr int64 kTileIndices = 2048;
@@ -307,7 +307,7 @@ TILEKERNELS_CORE void add_up(const Args& args, bool is_fraction) {
 
 TILEKERNELS_CORE void run(const Args& args, const HistogramShape& shape, const Tile& tile) {
   prologue();
-  if (tile.step == kCount) {
+  if (tile.phase == kCount) {
     count(args, shape);
   } else {
     add_up(args, shape.is_fraction != 0);

@@ -20,7 +20,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
                const Text& text) {
   const int64 num_indices = args.num_tokens * args.num_topk;
   const bool is_shared = args.num_bins <= kMaxShared;
-  HistogramTile tile{.step = kHistogramWhole,
+  HistogramTile tile{.phase = kHistogramWhole,
                      .threads = 1024,
                      .max_bins = is_shared ? kMinShared : 0,
                      .wide = is_aligned(args.indices, 0, 16)};
@@ -29,7 +29,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
     return launch(text, {.grid = {1}, .block = {tile.threads}}, args, shape, tile, where);
   }
   // Blocks add to zeros; counts that are to become fractions stand where these will.
-  tile.step = kHistogramAdd;
+  tile.phase = kHistogramAdd;
   tile.threads = 512;
   const int64 indices_of_block = int64{tile.threads} * kHistogramLoads * (tile.wide ? 2 : 1);
   const int64 blocks = min_of(max_of(int64{1}, ceil_div(num_indices, indices_of_block)),
@@ -40,7 +40,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
           .before = {.to = args.out, .size_bytes = int64{args.num_bins} * 4, .value = 0}},
          args, shape, tile, where);
   if (shape.is_fraction == 0) return;
-  const HistogramTile finish{.step = kHistogramFinish, .threads = 128, .max_bins = 0, .wide = 0};
+  const HistogramTile finish{.phase = kHistogramFinish, .threads = 128, .max_bins = 0, .wide = 0};
   launch(text, {.grid = {ceil_div(args.num_bins, finish.threads)}, .block = {finish.threads}}, args,
          shape, finish, where);
 }

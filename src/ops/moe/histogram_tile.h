@@ -12,7 +12,7 @@ constexpr int32 kHistogramAdd = 1;     // every block adds what it counted to `o
 constexpr int32 kHistogramFinish = 2;  // counts in `out` become fractions
 
 struct HistogramTile {
-  int32 step;      // one of the above
+  int32 phase;     // one of the above
   int32 threads;   // of a block
   int32 max_bins;  // in shared memory; 0: counts go to memory straight away
   int32 wide;      // 1: indices are loaded by 16 bytes

@@ -268,17 +268,20 @@ TILEKERNELS_CORE void place(const GetFusedMappingArgs& args, const GetFusedMappi
   barrier_all();
 }
 
-/// Tile constants.
+// What a launch does
+constexpr int32 kCount = 0;
+constexpr int32 kPlace = 1;
+
 struct Tile {
-  int32 places;  // 0: the first launch, 1: the second
+  int32 phase;  // one of the above
 };
 
 TILEKERNELS_CORE void run(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
                           const Tile& tile) {
-  if (tile.places != 0) {
-    place(args, shape);
-  } else {
+  if (tile.phase == kCount) {
     count(args, shape);
+  } else {
+    place(args, shape);
   }
 }
 

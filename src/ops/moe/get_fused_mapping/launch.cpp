@@ -76,9 +76,9 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   const int64 parts = std::max<int64>(1, numerics::ceil_div(args.num_entries, mine.part));
   const std::shared_ptr<void> counts = scratch(parts * shape.num_experts * 4, where);
   mine.counts = static_cast<int32*>(counts.get());
-  launch<run>(text, parts, mine, shape, Tile{.places = 0}, where);
+  launch<run>(text, parts, mine, shape, Tile{kCount}, where);
   const int64 padding = numerics::ceil_div(args.num_expanded - args.num_entries, kPadPositions);
-  launch<run>(text, std::max(parts, padding), mine, shape, Tile{.places = 1}, where);
+  launch<run>(text, std::max(parts, padding), mine, shape, Tile{kPlace}, where);
 }
 
 }  // namespace ascend
