@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "cuda/children.h"
+#include "errors.h"
 #include "paths.h"
 #include "runtime/cuda/compile.h"
 #include "runtime/cuda/driver.h"
@@ -13,6 +14,7 @@
 #include "tilekernels/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
+#include "tilekernels/moe.h"
 #include "tilekernels/tensor.h"
 
 namespace tilekernels {
@@ -233,6 +235,28 @@ TEST_F(Emulator, FindsMemoryTouchedBeforeTheWaitOfADependentLaunch) {
 
 TEST_F(Emulator, FindsLaunchesBeyondTheBounds) {
   expect_fault(fault(0, 512), "is launched with 512 threads a block, at most 256");
+}
+
+// Two forms of one kernel, of which a stream may have run both since it was asked.
+TEST_F(Emulator, FaultsNameTheOpThatFoundThem) {
+  const auto filled = [](const TensorSpec& spec, int32_t value) {
+    Tensor made(spec);
+    std::vector<int32_t> words(static_cast<size_t>(spec.numel()), value);
+    copy(made, {words.data(), TensorSpec(spec.shape, spec.dtype)});
+    return made;
+  };
+  const Tensor right = filled({{1, 1}, DType::kI32, kDevice}, 0);
+  const Tensor wrong = filled({{1, 1}, DType::kI32, kDevice}, 2);
+  const Tensor experts = filled({{2}, DType::kI32, kDevice}, 0);
+  const Tensor x = filled({{1, 64}, DType::kE4M3, kDevice}, 0);
+  const Tensor sf = filled({{1, 2}, DType::kF32, kDevice}, 0);
+  const auto fault_of = [&](const Tensor& plain, const Tensor& with_sf) {
+    expand_to_fused(x, plain, experts);
+    expand_to_fused_with_sf({x, sf}, 32, with_sf, experts);
+    return error_of<DataError>([] { check_errors(); });
+  };
+  EXPECT_EQ(fault_of(wrong, right).rfind("[expand_to_fused] ", 0), 0u) << fault_of(wrong, right);
+  EXPECT_EQ(fault_of(right, wrong).rfind("[expand_to_fused_with_sf] ", 0), 0u);
 }
 
 TEST_F(Emulator, SaysWhatItIs) {

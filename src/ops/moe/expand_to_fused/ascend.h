@@ -138,7 +138,7 @@ struct Expansion {
     const int32 place = get_value(bad, 0);
     if (place == kNoEntry) return;
     const int64 token = (first + place) / shape.num_topk;
-    note_fault(&fault, token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
+    note_fault(&fault, token, expand_op_id(shape), numerics::kFaultPositionOutOfRange);
   }
 
   TILEKERNELS_CORE int64 token_of(int64 pos) {

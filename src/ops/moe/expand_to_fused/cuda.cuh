@@ -70,7 +70,7 @@ inline void store_span(uint8* row, const Span& from, int32 span) {
 inline void zero_span(uint8* row, int32 span) { store_span(row, Span{}, span); }
 
 inline void report(const ExpandToFusedArgs& args, int64 token) {
-  device::note_fault(args.fault, token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
+  device::note_fault(args.fault, token, expand_op_id(kShape), numerics::kFaultPositionOutOfRange);
 }
 
 inline uint8* row_of(const ExpandToFusedArgs& args, int64 pos) {

@@ -11,18 +11,19 @@
 namespace tilekernels {
 namespace {
 
-constexpr KernelTable<ExpandToFusedArgs, ExpandToFusedShape> table(std::string_view op) {
+constexpr KernelTable<ExpandToFusedArgs, ExpandToFusedShape> table(std::string_view op,
+                                                                   int32 op_id) {
   return {
       .op = op,
       .reference = reference::expand_to_fused,
       .cpu = cpu::expand_to_fused,
       .cuda = cuda::expand_to_fused,
       .ascend = ascend::expand_to_fused,
-      .faults = {.op_id = kExpandToFusedId, .position_out_of_range = "token_topk_to_pos"},
+      .faults = {.op_id = op_id, .position_out_of_range = "token_topk_to_pos"},
   };
 }
-constexpr auto kExpandToFused = table("expand_to_fused");
-constexpr auto kExpandToFusedWithSf = table("expand_to_fused_with_sf");
+constexpr auto kExpandToFused = table("expand_to_fused", kExpandToFusedId);
+constexpr auto kExpandToFusedWithSf = table("expand_to_fused_with_sf", kExpandToFusedWithSfId);
 
 // Everything but the scaling factors; returns the spec of the output.
 TensorSpec check_rows(const Check& check, const TensorSpec& x, const TensorSpec& token_topk_to_pos,

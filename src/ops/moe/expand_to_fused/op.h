@@ -13,7 +13,9 @@
 
 namespace tilekernels {
 
-constexpr int32 kExpandToFusedId = 9;  // in the error word
+// In the error word
+constexpr int32 kExpandToFusedId = 9;
+constexpr int32 kExpandToFusedWithSfId = 13;
 
 /// A matrix of words of scaling factors: bytes from one row or column to the next.
 struct ExpandSf {
@@ -45,6 +47,10 @@ struct ExpandToFusedShape {
   int32 sf_word_bytes;  // 1, 2 or 4
   int32 sf_by_col;      // 1: out_sf lies in columns
 };
+
+constexpr int32 expand_op_id(const ExpandToFusedShape& shape) {
+  return shape.sf_words != 0 ? kExpandToFusedWithSfId : kExpandToFusedId;
+}
 
 using ExpandToFusedKernel = Kernel<ExpandToFusedArgs, ExpandToFusedShape>;
 namespace reference {

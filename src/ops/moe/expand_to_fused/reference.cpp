@@ -25,7 +25,7 @@ void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& sh
     const int64 pos = args.token_topk_to_pos[i];
     if (pos < 0) continue;
     if (pos >= args.num_expanded) {
-      note_fault(args.fault, token, kExpandToFusedId, numerics::kFaultPositionOutOfRange);
+      note_fault(args.fault, token, expand_op_id(shape), numerics::kFaultPositionOutOfRange);
       continue;
     }
     if (args.pos_to_expert[pos] < 0) continue;
