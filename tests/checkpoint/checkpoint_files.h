@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "errors.h"
 #include "io/safetensors.h"
 #include "io/test_folder.h"
 #include "io/writer.h"
@@ -129,19 +130,6 @@ std::vector<T> values_of(const MadeTensor& tensor) {
   std::vector<T> values(tensor.bytes.size() / sizeof(T));
   if (!values.empty()) std::memcpy(values.data(), tensor.bytes.data(), tensor.bytes.size());
   return values;
-}
-
-/// The message of the exception that `call` throws.
-template <class Error, class Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    return std::string("(another kind) ") + error.what();
-  }
-  return "(no error)";
 }
 
 inline bool has(const std::string& text, const std::string& part) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checkpoint_files.h"
+#include "errors.h"
 #include "numerics/formats.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/config.h"
@@ -289,7 +290,7 @@ TEST_F(Convert, B55AScaleUnderAnotherNameIsFound) {
 TEST_F(Convert, B55AMissingScaleIsRefusedByName) {
   given({e4m3_tensor("b.weight", {4, 4}), e4m3_tensor("c.weight", {4, 4})});
   for (const CheckpointFormat format : {CheckpointFormat::kBF16, CheckpointFormat::kDeepseekFp8}) {
-    const std::string what = message_of<DataError>([&] { run(to(format)); });
+    const std::string what = error_of<DataError>([&] { run(to(format)); });
     EXPECT_TRUE(has(what, "tensor \"b.weight\": an F8_E4M3 weight must have a scale")) << what;
     EXPECT_TRUE(has(what, "1 more weight")) << what;
     EXPECT_EQ(folder_.list(), std::vector<std::string>{"in.safetensors"});
@@ -327,7 +328,7 @@ TEST_F(Convert, RefusesWhatItCannotBeSureOf) {
   const MadeTensor good = scales("a.weight_scale_inv", {2, 2});
   const auto refused = [&](const std::vector<MadeTensor>& tensors) {
     given(tensors);
-    const std::string what = message_of<DataError>([&] { run(to(CheckpointFormat::kBF16)); });
+    const std::string what = error_of<DataError>([&] { run(to(CheckpointFormat::kBF16)); });
     EXPECT_FALSE(folder_.exists("out.safetensors"));
     return what;
   };
@@ -348,10 +349,10 @@ TEST_F(Convert, RefusesWhatItCannotBeSureOf) {
       has(refused({{"w_blocks", StDType::kU8, {1}, "x"}, {"w_scales", StDType::kU8, {1}, "x"}}),
           "\"w_scales\""));
   given({{"e", StDType::kF8E5M2, {1}, "x"}});
-  EXPECT_TRUE(has(message_of<Unsupported>([&] { run(to(CheckpointFormat::kBF16)); }),
+  EXPECT_TRUE(has(error_of<Unsupported>([&] { run(to(CheckpointFormat::kBF16)); }),
                   "tensor \"e\": the format must be one that is known here"));
   given({{"e", StDType::kF4, {2}, "x"}});
-  EXPECT_TRUE(has(message_of<Unsupported>([&] { run(to(CheckpointFormat::kBF16)); }), "got F4"));
+  EXPECT_TRUE(has(error_of<Unsupported>([&] { run(to(CheckpointFormat::kBF16)); }), "got F4"));
   ConvertOptions options = to(CheckpointFormat::kBF16);
   options.ignore = {"e"};
   run(options);
@@ -404,11 +405,11 @@ TEST_F(Convert, CastsWeightsAndSaysWhyNotOthers) {
   EXPECT_EQ(row(report, "model.embed_tokens.weight").action, TensorAction::kQuantized);
 
   options.ignore = {"re:("};
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { run(options); }), "\"re:(\""));
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { run(options); }), "\"re:(\""));
   options.ignore = {"no_such_tensor"};
   EXPECT_TRUE(has(run(options).warnings.at(0), "\"no_such_tensor\" matches no tensor"));
   options.include = {"norm.weight"};
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { run(options); }), "\"norm.weight\""));
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { run(options); }), "\"norm.weight\""));
 }
 
 TEST_F(Convert, OtherFloatsFollowThePlainTarget) {
@@ -485,7 +486,7 @@ TEST(Formats, AreFoundByName) {
   for (const std::string& format : checkpoint_formats()) {
     EXPECT_EQ(name(checkpoint_format_from_name(format)), format);
   }
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([] { checkpoint_format_from_name("fp8"); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([] { checkpoint_format_from_name("fp8"); }),
                   "f32, f16, bf16, deepseek-fp8, got \"fp8\""));
 }
 

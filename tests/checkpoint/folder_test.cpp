@@ -3,6 +3,7 @@
 
 #include "checkpoint/config_json.h"
 #include "checkpoint_files.h"
+#include "errors.h"
 #include "io/json.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/error.h"
@@ -100,7 +101,7 @@ TEST_F(Folder, ContradictionsBetweenIndexAndShardsAreRefused) {
   given({bf16_tensor("a", {1})}, {bf16_tensor("b", {1})});
   const auto refused = [&](const std::string& map) {
     folder_.write(std::string("in/") + kIndex, R"({"weight_map":{)" + map + "}}");
-    return message_of<DataError>([&] { run(CheckpointFormat::kF32); });
+    return error_of<DataError>([&] { run(CheckpointFormat::kF32); });
   };
   const std::string one = kOne, two = kTwo;
   EXPECT_TRUE(has(refused("\"a\":\"" + two + "\",\"b\":\"" + two + "\""),
@@ -224,14 +225,14 @@ TEST_F(Folder, OnlyWhatIsAskedForIsMeasured) {
 TEST_F(Folder, ForeignQuantizationIsRefused) {
   given({bf16_tensor("a", {1})}, {bf16_tensor("b", {1})});
   folder_.write("in/config.json", R"({"quantization_config":{"quant_method":"awq"}})");
-  EXPECT_TRUE(has(message_of<Unsupported>([&] { run(CheckpointFormat::kF32); }),
+  EXPECT_TRUE(has(error_of<Unsupported>([&] { run(CheckpointFormat::kF32); }),
                   "quant_method must be \"fp8\", the only one known here, got \"awq\""));
   folder_.write("in/config.json",
                 R"({"quantization_config":{"quant_method":"fp8","weight_block_size":[0,128]}})");
-  EXPECT_TRUE(has(message_of<DataError>([&] { run(CheckpointFormat::kF32); }),
+  EXPECT_TRUE(has(error_of<DataError>([&] { run(CheckpointFormat::kF32); }),
                   "weight_block_size must be two numbers from 1 to 2^20, got [0,128]"));
   folder_.write("in/config.json", "{\"a\":1,\"a\":2}");
-  EXPECT_TRUE(has(message_of<DataError>([&] { run(CheckpointFormat::kF32); }), "\"a\" twice"));
+  EXPECT_TRUE(has(error_of<DataError>([&] { run(CheckpointFormat::kF32); }), "\"a\" twice"));
 }
 
 TEST_F(Folder, OtherBlockSizesAreCastBackAsClaimed) {
@@ -337,7 +338,7 @@ TEST_F(Folder, AConfigThatIsNoObjectIsRefused) {
   given({bf16_tensor("a", {1})}, {bf16_tensor("b", {1})});
   for (const auto& [text, type] : {std::pair("[]", "array"), {"null", "null"}, {"3", "number"}}) {
     folder_.write("in/config.json", text);
-    const std::string what = message_of<DataError>([&] { run(CheckpointFormat::kF32); });
+    const std::string what = error_of<DataError>([&] { run(CheckpointFormat::kF32); });
     EXPECT_TRUE(
         has(what, "/config.json: the file must hold a JSON object, got " + std::string(type)))
         << what;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "checkpoint_files.h"
+#include "errors.h"
 #include "tilekernels/checkpoint.h"
 #include "tilekernels/error.h"
 #include "tool/run_tool.h"
@@ -114,12 +115,12 @@ TEST(Inspect, ShowsNoControlCharacterOfAName) {
 
 TEST(Inspect, RefusesWhatIsNoCheckpoint) {
   TestFolder folder;
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { inspect(folder.path()); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { inspect(folder.path()); }),
                   "must hold .safetensors files, got none"));
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { inspect(folder / "absent"); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { inspect(folder / "absent"); }),
                   "must be a .safetensors file or a folder, got nothing there"));
   folder.write("x.safetensors", "short");
-  EXPECT_TRUE(has(message_of<DataError>([&] { inspect(folder / "x.safetensors"); }),
+  EXPECT_TRUE(has(error_of<DataError>([&] { inspect(folder / "x.safetensors"); }),
                   "must begin with 8 bytes of header length, got 5 bytes"));
 }
 

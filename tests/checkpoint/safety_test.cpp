@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "checkpoint_files.h"
+#include "errors.h"
 #include "paths.h"
 #include "sanitized.h"
 #include "tilekernels/checkpoint.h"
@@ -164,7 +165,7 @@ TEST_F(Safety, ResumeRefusesOtherOptions) {
   ConvertOptions options = options_;
   options.resume = true;
   options.ignore = {"layer.1.weight"};
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), options); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { convert(in(), out(), options); }),
                   "resume must continue the same input and options"));
   EXPECT_FALSE(folder_.exists("out"));
 }
@@ -174,7 +175,7 @@ TEST_F(Safety, ResumeRefusesAChangedConfig) {
   folder_.write("in/config.json", R"({"model_type":"other"})");
   ConvertOptions options = options_;
   options.resume = true;
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), options); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { convert(in(), out(), options); }),
                   "resume must continue the same input and options"));
   EXPECT_FALSE(folder_.exists("out"));
 }
@@ -187,7 +188,7 @@ TEST_F(Safety, AStoppedRunPublishesNothing) {
 
   // With a finished shard the work is kept, and the message says how to go on.
   hooks.on_block = [&] { return folder_.exists(std::string(kPartial) + "/done/" + shard_name(0)); };
-  const std::string what = message_of<Cancelled>([&] { convert(in(), out(), options_, &hooks); });
+  const std::string what = error_of<Cancelled>([&] { convert(in(), out(), options_, &hooks); });
   EXPECT_TRUE(has(what, "finished shards are kept in")) << what;
   EXPECT_FALSE(folder_.exists("out"));
   ConvertOptions options = options_;
@@ -198,9 +199,7 @@ TEST_F(Safety, AStoppedRunPublishesNothing) {
 TEST_F(Safety, ARunningOutputIsNotTakenByAnother) {
   Hooks hooks;
   std::string what;
-  hooks.on_begin = [&] {
-    what = message_of<BackendError>([&] { convert(in(), out(), options_); });
-  };
+  hooks.on_begin = [&] { what = error_of<BackendError>([&] { convert(in(), out(), options_); }); };
   convert(in(), out(), options_, &hooks);
   EXPECT_TRUE(has(what, "must be free, got another run into the same output")) << what;
   EXPECT_TRUE(bytes_of_output("out") == clean_run());
@@ -260,7 +259,7 @@ TEST_F(Safety, ExistingOutputsAreKept) {
   folder_.write("out/precious", "x");
   const auto refused = [&](const std::string& in, const std::string& out,
                            const ConvertOptions& options) {
-    return message_of<std::invalid_argument>([&] { convert(in, out, options); });
+    return error_of<std::invalid_argument>([&] { convert(in, out, options); });
   };
   EXPECT_TRUE(has(refused(in(), out(), options_), "must not exist yet"));
   ConvertOptions overwrite = options_;
@@ -295,7 +294,7 @@ TEST_F(Safety, ExistingOutputsAreKept) {
 // Unfinished work lies under longer names than the output's.
 TEST_F(Safety, NamesThatTheFileSystemCannotHoldAreRefusedByRule) {
   const auto refused = [&](const std::string& name, const std::string& from) {
-    return message_of<std::invalid_argument>([&] { convert(from, folder_ / name, options_); });
+    return error_of<std::invalid_argument>([&] { convert(from, folder_ / name, options_); });
   };
   const std::string rule = "must have a name of at most 230 bytes, got \"";
   const std::string what = refused(std::string(231, 'n'), in());
@@ -314,9 +313,9 @@ TEST_F(Safety, NamesThatTheFileSystemCannotHoldAreRefusedByRule) {
   std::filesystem::create_directory(folder_ / "long");
   std::filesystem::create_symlink(file, folder_ / "long/" + long_shard);
   const std::string shard =
-      message_of<DataError>([&] { convert(folder_ / "long", out(), options_); });
+      error_of<DataError>([&] { convert(folder_ / "long", out(), options_); });
   EXPECT_TRUE(has(shard, "names of shards must have at most 246 bytes")) << shard;
-  const std::string deep = message_of<BackendError>(
+  const std::string deep = error_of<BackendError>(
       [&] { convert(in(), folder_ / (std::string(5000, 'd') + "/out"), options_); });
   EXPECT_TRUE(has(deep, "File name too long")) << deep;
   EXPECT_FALSE(has(deep, "filesystem error")) << deep;
@@ -346,10 +345,10 @@ TEST_F(Safety, B62AFullDiskIsAnErrorWithThePath) {
     std::ofstream(disk + "/filler") << std::string(900000, 'x');
   };
   EXPECT_TRUE(
-      has(message_of<BackendError>([&] { convert(in(), disk + "/out", options_, &hooks); }), disk));
+      has(error_of<BackendError>([&] { convert(in(), disk + "/out", options_, &hooks); }), disk));
   EXPECT_FALSE(std::filesystem::exists(disk + "/out"));
   // And now there is no room from the beginning.
-  const std::string what = message_of<BackendError>([&] { convert(in(), disk + "/x", options_); });
+  const std::string what = error_of<BackendError>([&] { convert(in(), disk + "/x", options_); });
   EXPECT_TRUE(has(what, "free space must be at least")) << what;
   EXPECT_EQ(folder_.list("disk").size(), 1u + (folder_.exists("disk/.out.tilekernels-partial")));
   std::filesystem::remove(disk + "/filler");
@@ -386,7 +385,7 @@ TEST_F(Safety, AFileSizeLimitIsAnErrorWithThePath) {
     ::signal(SIGXFSZ, SIG_IGN);
     const rlimit limit{50000, 50000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    return message_of<BackendError>([&] { convert(in(), out(), options_); });
+    return error_of<BackendError>([&] { convert(in(), out(), options_); });
   });
   EXPECT_TRUE(has(what, shard_name(0) + ".writing")) << what;
   EXPECT_TRUE(has(what, "File too large")) << what;
@@ -403,7 +402,7 @@ TEST_F(Safety, AMissingPermissionIsAnErrorWithThePath) {
     fs::permissions(folder_ / "closed", kRead);
     fs::permissions(folder_.path(), kRead, fs::perm_options::add);
     if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return std::string("setresuid");
-    return message_of<BackendError>([&] { convert(in(), folder_ / "closed/out", options_); });
+    return error_of<BackendError>([&] { convert(in(), folder_ / "closed/out", options_); });
   });
   EXPECT_TRUE(has(what, "closed/.out.tilekernels-partial: mkdir failed: Permission denied"))
       << what;
@@ -413,13 +412,13 @@ TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
   const std::string clean = clean_run();
   ConvertOptions publish = options_;
   publish.publish_only = true;
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), publish); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { convert(in(), out(), publish); }),
                   "publish must find the work of ranks"));
   ConvertOptions rank = options_;
   rank.num_ranks = 2;
   convert(in(), out(), rank);
   EXPECT_FALSE(folder_.exists("out"));
-  const std::string early = message_of<DataError>([&] { convert(in(), out(), publish); });
+  const std::string early = error_of<DataError>([&] { convert(in(), out(), publish); });
   EXPECT_TRUE(has(early, shard_name(1) + " missing or damaged")) << early;
   rank.rank = 1;
   EXPECT_EQ(convert(in(), out(), rank).tensors.size(), 2u);
@@ -427,7 +426,7 @@ TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
   EXPECT_TRUE(bytes_of_output("out") == clean);
   EXPECT_FALSE(folder_.exists(kPartial));
   rank.rank = 2;
-  EXPECT_TRUE(has(message_of<std::invalid_argument>([&] { convert(in(), out(), rank); }),
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { convert(in(), out(), rank); }),
                   "rank must be in 0..1, got 2"));
 }
 

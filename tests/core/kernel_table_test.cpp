@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <stdexcept>
 
+#include "errors.h"
 #include "runtime/ascend/npu/acl.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
@@ -42,13 +43,8 @@ class KernelTableTest : public testing::Test {
   // The message of the exception that a run throws.
   template <class Error>
   std::string error_of(const KernelTable<Args, Shape>& table, const Call& call, Device device) {
-    try {
-      int sum = 0;
-      table.run(call, device, {&sum, nullptr}, {1});
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "nothing thrown";
+    int sum = 0;
+    return tilekernels::error_of<Error>([&] { table.run(call, device, {&sum, nullptr}, {1}); });
   }
 };
 

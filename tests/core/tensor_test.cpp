@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "core/check.h"
+#include "errors.h"
 #include "tilekernels/error.h"
 #include "tilekernels/stream.h"
 
@@ -137,13 +138,10 @@ TEST(Copy, TakesTheWholeStorageOfATensorOfTheSameSpec) {
   EXPECT_EQ(to[2], 3);  // the gap
   EXPECT_EQ(to[4], 5);
   EXPECT_EQ(to[5], 9);
-  try {
-    copy({to, TensorSpec({4}, DType::kU8)}, {from, spec});
-    FAIL() << "nothing thrown";
-  } catch (const std::invalid_argument& error) {
-    EXPECT_STREQ(error.what(),
-                 "[copy] to must be u8 (2, 2) strides (3, 1) on cpu, got u8 (4) on cpu");
-  }
+  EXPECT_EQ(error_of<std::invalid_argument>([&] {
+              copy({to, TensorSpec({4}, DType::kU8)}, {from, spec});
+            }),
+            "[copy] to must be u8 (2, 2) strides (3, 1) on cpu, got u8 (4) on cpu");
 }
 
 TEST(Backend, NamesReadBack) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "cuda/fake.h"
+#include "errors.h"
 #include "runtime/cuda/runtime.h"
 #include "tilekernels/error.h"
 
@@ -79,19 +80,13 @@ TEST(Compile, AnErrorCarriesTheWholeLog) {
   fake::Machine machine;
   const fake::Install install(machine);
   const Text broken{"gather", "d3", "#error"};
-  try {
-    compile(job(broken), nvrtc());
-    FAIL() << "nothing thrown";
-  } catch (const BackendError& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.find("[gather] nvrtc 13.0 cannot compile the kernel for sm_90a: "
-                        "NVRTC_ERROR_COMPILATION\n"),
-              0u)
-        << text;
-    EXPECT_NE(text.find("-DTILEKERNELS_SHAPE={256,8}"), std::string::npos) << text;
-    EXPECT_NE(text.find("first line of the log\nlast line of the log\n"), std::string::npos)
-        << text;
-  }
+  const std::string text = error_of<BackendError>([&] { compile(job(broken), nvrtc()); });
+  EXPECT_EQ(text.find("[gather] nvrtc 13.0 cannot compile the kernel for sm_90a: "
+                      "NVRTC_ERROR_COMPILATION\n"),
+            0u)
+      << text;
+  EXPECT_NE(text.find("-DTILEKERNELS_SHAPE={256,8}"), std::string::npos) << text;
+  EXPECT_NE(text.find("first line of the log\nlast line of the log\n"), std::string::npos) << text;
 }
 
 TEST(Compile, ReadsTheCompilersReport) {

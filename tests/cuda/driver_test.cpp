@@ -5,6 +5,7 @@
 
 #include "cuda/children.h"
 #include "cuda/fake.h"
+#include "errors.h"
 #include "runtime/cuda/runtime.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/device.h"
@@ -81,13 +82,8 @@ TEST(Status, SaysWhatIsWrong) {
 TEST(Driver, ThrowsTheProblem) {
   fake::Machine machine{.init_result = fake::kNoDevice};
   const fake::Install install(machine);
-  try {
-    driver();
-    FAIL() << "nothing thrown";
-  } catch (const BackendError& error) {
-    EXPECT_STREQ(error.what(),
-                 "[cuda] the NVIDIA driver cannot start: fake error 100 (CUDA_ERROR_NO_DEVICE)");
-  }
+  EXPECT_EQ(error_of<BackendError>([] { driver(); }),
+            "[cuda] the NVIDIA driver cannot start: fake error 100 (CUDA_ERROR_NO_DEVICE)");
 }
 
 TEST(Fork, BeforeTheFirstCallIsFine) {

@@ -93,12 +93,7 @@ class Emulator : public testing::Test {
   // What the launch of a wrong kernel says.
   static std::string fault(int32_t kernel, int64_t threads = 64, int64_t blocks = 1,
                            int64_t shared_bytes = 0, int64_t count = 0) {
-    try {
-      run(kernel, threads, blocks, 0, shared_bytes, count);
-    } catch (const BackendError& error) {
-      return error.what();
-    }
-    return "no fault";
+    return error_of<BackendError>([&] { run(kernel, threads, blocks, 0, shared_bytes, count); });
   }
 
   static void expect_fault(const std::string& text, const std::string& part) {

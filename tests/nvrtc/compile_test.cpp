@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "errors.h"
 #include "runtime/cuda/launch.h"
 #include "tilekernels/error.h"
 
@@ -50,17 +51,12 @@ TEST(Nvrtc, AnErrorNamesTheLine) {
   if (!nvrtc_problem().empty()) GTEST_SKIP() << "absent: " << nvrtc_problem();
   CompileJob broken = job("sm_90a");
   broken.tile = {128, 1};  // one value more than the Tile has
-  try {
-    compile(broken, nvrtc());
-    FAIL() << "nothing thrown";
-  } catch (const BackendError& error) {
-    const std::string text = error.what();
-    EXPECT_EQ(text.find("[sample] nvrtc "), 0u) << text;
-    // The line of kTile in sample.cuh, whatever was included before it.
-    EXPECT_NE(text.find("tests/nvrtc/sample.cuh(27): error: too many initializer values"),
-              std::string::npos)
-        << text;
-  }
+  const std::string text = error_of<BackendError>([&] { compile(broken, nvrtc()); });
+  EXPECT_EQ(text.find("[sample] nvrtc "), 0u) << text;
+  // The line of kTile in sample.cuh, whatever was included before it.
+  EXPECT_NE(text.find("tests/nvrtc/sample.cuh(27): error: too many initializer values"),
+            std::string::npos)
+      << text;
 }
 
 // The binary of a kernel that stores `expression` of x[0], a and b.

@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <functional>
 #include <limits>
 
 #include "cases/case.h"
+#include "errors.h"
 #include "tilekernels/config.h"
 #include "tilekernels/quant.h"
 
@@ -25,15 +25,6 @@ Tensor filled(const TensorSpec& spec, cases::Fill fill) {
 std::vector<uint8_t> bytes_of(const Tensor& tensor) {
   const auto* begin = static_cast<const uint8_t*>(tensor.data());
   return {begin, begin + tensor.view().storage_bytes()};
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const std::invalid_argument& error) {
-    return error.what();
-  }
-  return "";
 }
 
 class Cast : public testing::Test {
@@ -111,9 +102,11 @@ TEST_F(Cast, OutputsAreChecked) {
   const Tensor data(spec.data);
   const Tensor sf(spec.sf);
   const auto cast_to = [&](const TensorView& to_data, const TensorView& to_sf) {
-    return error_of([&] { per_token_cast_out({to_data, to_sf}, x, DType::kE4M3, 32); });
+    return error_of<std::invalid_argument>([&] {
+      per_token_cast_out({to_data, to_sf}, x, DType::kE4M3, 32);
+    });
   };
-  EXPECT_EQ(cast_to(data, sf), "");
+  EXPECT_EQ(cast_to(data, sf), "nothing thrown");
   const std::string op = "[per_token_cast] ";
   EXPECT_EQ(cast_to({data.data(), TensorSpec({4, 32}, DType::kE4M3)}, sf),
             op + "out.data must be e4m3 (4, 64) on cpu, got e4m3 (4, 32) on cpu");
@@ -133,22 +126,22 @@ TEST_F(Cast, OutputsAreChecked) {
             op + "out.sf must not overlap out.data, got shared memory");
 
   const TensorView nowhere(nullptr, x.spec());
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_of<std::invalid_argument>([&] {
               per_token_cast_out({data, sf}, nowhere, DType::kE4M3, 32);
             }),
             op + "x must have memory, got a null pointer");
   const Tensor given = filled(spec.sf, cases::Fill::kScale);
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_of<std::invalid_argument>([&] {
               per_token_cast_with_precomputed_sf_out({given.data(), spec.data}, x, DType::kE4M3, 32,
                                                      given);
             }),
             op + "out must not overlap sf, got shared memory");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_of<std::invalid_argument>([&] {
               per_token_cast_with_sf_only_out({x.data(), spec.sf}, x, DType::kE4M3, 32);
             }),
             op + "out_sf must not overlap x, got shared memory");
   EXPECT_EQ(
-      error_of([&] {
+      error_of<std::invalid_argument>([&] {
         per_token_cast_out({{x.data(), spec.data}, sf}, {data, sf}, {{1, 32}}, DType::kE4M3, 32);
       }),
       op + "out.sf must not overlap x.sf, got shared memory");
@@ -161,7 +154,7 @@ TEST_F(Cast, ThePaddingOfASingleColumnMayNotOverlap) {
   const TensorView sf(memory.data(), TensorSpec({5, 1}, DType::kF32));
   const Tensor data(TensorSpec({5, 32}, DType::kE4M3));
   const CastOptions options{.sf = {SfKind::kF32, SfLayout::kCol}, .amax_clamp = {}};
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(error_of<std::invalid_argument>([&] {
               per_token_cast_out({data, sf}, x, DType::kE4M3, 32, options);
             }),
             "[per_token_cast] out.sf must not overlap x, got shared memory");
@@ -184,16 +177,17 @@ TEST_F(Cast, SfSpec) {
   EXPECT_EQ(sf_spec({SfKind::kE4M3, SfLayout::kCol}, 3, 5).strides, Dims({1, 16}));
   EXPECT_EQ(sf_spec({SfKind::kF32, SfLayout::kCol}, 0, 5).strides, Dims({1, 0}));
   EXPECT_EQ(sf_spec({SfKind::kUE8M0, SfLayout::kRow}, 3, 5).dtype, DType::kE8M0);
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(error_of<std::invalid_argument>([] {
               sf_spec({SfKind::kF32, SfLayout::kTokenPacked}, 3, 5);
             }),
             "[sf_spec] sf.layout must be kRow or kCol for scaling factors of kind kF32, got "
             "kTokenPacked");
-  EXPECT_EQ(error_of([] { sf_spec({}, -1, 5); }),
+  EXPECT_EQ(error_of<std::invalid_argument>([] { sf_spec({}, -1, 5); }),
             "[sf_spec] sf must have no negative extent, got (-1, 5)");
-  EXPECT_EQ(error_of([] { sf_spec({}, std::numeric_limits<int64_t>::max(), 5); }),
-            "[sf_spec] sf must have fewer than 2^63 bytes, got (9223372036854775807, 5)");
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(
+      error_of<std::invalid_argument>([] { sf_spec({}, std::numeric_limits<int64_t>::max(), 5); }),
+      "[sf_spec] sf must have fewer than 2^63 bytes, got (9223372036854775807, 5)");
+  EXPECT_EQ(error_of<std::invalid_argument>([] {
               sf_spec({static_cast<SfKind>(9), SfLayout::kRow}, 3, 5);
             }),
             "[sf_spec] sf.kind must be in 0..3, got 9");

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "errors.h"
 #include "tilekernels/config.h"
 #include "tilekernels/moe.h"
 
@@ -80,14 +81,10 @@ TEST(ExpandToFused, ThePaddingOfASingleColumnMayNotOverlap) {
   const Tensor x(TensorSpec({1, 32}, DType::kE4M3));
   const Tensor x_sf(TensorSpec({1, 1}, DType::kF32));
   const Tensor data(TensorSpec({5, 32}, DType::kE4M3));
-  std::string error;
-  try {
-    expand_to_fused_with_sf_out({data, sf}, {x, x_sf}, 32, token_topk_to_pos, pos_to_expert,
-                                {.col_major = true});
-  } catch (const std::invalid_argument& thrown) {
-    error = thrown.what();
-  }
-  EXPECT_EQ(error,
+  EXPECT_EQ(error_of<std::invalid_argument>([&] {
+              expand_to_fused_with_sf_out({data, sf}, {x, x_sf}, 32, token_topk_to_pos,
+                                          pos_to_expert, {.col_major = true});
+            }),
             "[expand_to_fused_with_sf] out.sf must not overlap pos_to_expert, got shared memory");
 }
 

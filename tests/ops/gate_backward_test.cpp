@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "errors.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
 #include "tilekernels/moe.h"
@@ -44,14 +45,9 @@ struct Inputs {
 
 TEST(GateBackward, SoftmaxIsRefusedByName) {
   Inputs inputs;
-  try {
-    inputs.run({.scoring_func = ScoringFunc::kSoftmax});
-    FAIL() << "no error";
-  } catch (const Unsupported& error) {
-    EXPECT_EQ(std::string(error.what()),
-              "[moe_topk_gate_backward] scoring_func must be one with kernels, sqrtsoftplus or "
-              "sigmoid, got softmax");
-  }
+  EXPECT_EQ(error_of<Unsupported>([&] { inputs.run({.scoring_func = ScoringFunc::kSoftmax}); }),
+            "[moe_topk_gate_backward] scoring_func must be one with kernels, sqrtsoftplus or "
+            "sigmoid, got softmax");
 }
 
 TEST(GateBackward, ThreadsDoNotShow) {
