@@ -14,6 +14,7 @@
 
 #include "bench_ascend.h"
 #include "bench_cuda.h"
+#include "cases/scope_exit.h"
 #include "cases/verify.h"
 #include "commands.h"
 #include "copy.h"
@@ -145,13 +146,14 @@ std::vector<std::vector<uint8_t>> outputs_of_another_way(const cases::Case& test
   const std::string target = get_cpu_target();
   const std::vector<std::string> targets = cpu_targets();
   const std::string& other = target == targets.back() ? targets.front() : targets.back();
+  const cases::ScopeExit back([&] {
+    set_num_threads(threads);
+    set_cpu_target(target);
+  });
   set_num_threads(1);
   set_cpu_target(other);
   judge = "cpu " + other + ", 1 thread";
-  auto outputs = outputs_of(test, buffers, Backend::kCpu, 0xA5);
-  set_num_threads(threads);
-  set_cpu_target(target);
-  return outputs;
+  return outputs_of(test, buffers, Backend::kCpu, 0xA5);
 }
 
 // Throws unless the result is right; returns what judged it.

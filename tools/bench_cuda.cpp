@@ -13,6 +13,7 @@
 
 #include "cases/cuda/device_bench.h"
 #include "cases/cuda/kernel_timer.h"
+#include "cases/scope_exit.h"
 #include "cases/verify.h"
 #include "commands.h"
 #include "machine.h"
@@ -130,9 +131,9 @@ std::vector<Row> time_case(std::string_view op, const cases::Case& test, int rep
   const Call call{.backend = Backend::kCuda};
   const auto plain = [&] { test.out(buffers.outputs(), buffers.inputs(), call); };
   const auto dependent = [&] {
+    const cases::ScopeExit back([] { set_pdl(false); });
     set_pdl(true);
     plain();
-    set_pdl(false);
   };
   std::vector<cases::KernelCall> calls = {[&] { device.copy(bytes, tile); }, plain};
   if (test.bench_pdl) {

@@ -7,8 +7,10 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <system_error>
 
 #include "cases/cuda/bench_args.h"
+#include "cases/scope_exit.h"
 #include "runtime/cuda/launch.h"
 #include "tilekernels/cache.h"
 #include "tilekernels/error.h"
@@ -207,6 +209,11 @@ JitTimes jit_times(const Case& test, const Views& outputs, const Views& inputs,
   launch_empty();  // opens the compiler
   const std::string before = cache_dir();
   std::filesystem::remove_all(folder);
+  const ScopeExit back([&] {
+    set_cache_dir(before);
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  });
   set_cache_dir(folder);
   const auto first_call_ms = [&] {
     synchronize_device();
@@ -221,8 +228,6 @@ JitTimes jit_times(const Case& test, const Views& outputs, const Views& inputs,
   std::vector<double> disk;
   for (int i = 0; i < 11; ++i) disk.push_back(first_call_ms());
   times.disk = median(disk);
-  set_cache_dir(before);
-  std::filesystem::remove_all(folder);
   return times;
 }
 
