@@ -538,6 +538,8 @@ def mask_indices_by_tp(indices: Any, n: int, num_ep_ranks: int, tp_rank: int, nu
         ValueError: Shape, dtype, stride or range.
         DataError: A row holds an index of n or more (it becomes -1, other indices are right).
 
+    Numerics: exact.
+
     Source: TileKernels `mask_indices_by_tp`.
     """
     return _mask_indices_by_tp((indices,), (n, num_ep_ranks, tp_rank, num_tp_ranks), backend)[0]
@@ -554,10 +556,15 @@ def inplace_unique_group_indices(group_indices: Any, num_groups: int, *,
         num_groups: 1..128.
         backend: The backend that must run it, by name; None takes that of the array's device.
 
+    Returns:
+        Nothing.
+
     Raises:
         ValueError: Shape, dtype, stride or range.
         DataError: A row holds an index of num_groups or more. Such indices, and negative ones, stay
             as they are.
+
+    Numerics: exact.
 
     Source: TileKernels `inplace_unique_group_indices`.
     """
