@@ -43,7 +43,7 @@ int run(const Options& options) {
 Command selftest_command(CLI::App& app) {
   auto options = std::make_shared<Options>();
   CLI::App* const parser = app.add_subcommand(
-      "selftest", "Ask an accelerator what its vendor's pages leave open (docs/ascend.md)");
+      "selftest", "Ask an accelerator what its vendor's pages leave open (docs/ascend_npu.md)");
   parser->add_option("backend", options->backend, "ascend")
       ->required()
       ->check(CLI::IsMember({"ascend"}));

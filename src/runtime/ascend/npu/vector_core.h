@@ -1,5 +1,5 @@
 // The vector-core layer on a real core: its statements as calls of Ascend C's public register API.
-// Never run on an NPU so far; docs/ascend.md says what was checked and how.
+// Never run on an NPU so far; docs/ascend_npu.md says what was checked and how.
 #pragma once
 
 #include "basic_api/kernel_vec_intf.h"
