@@ -6,6 +6,7 @@
 #include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
 #include "runtime/cuda/device/memory.cuh"
+#include "runtime/cuda/device/row_sum.cuh"
 #include "runtime/cuda/device/warp.cuh"
 
 namespace tilekernels {
@@ -66,30 +67,6 @@ struct Kept {
   Part sums[kStays ? kKept : 1];
 };
 
-// numerics::sum_partials: expert 128 step + 4 lane + i is two levels in a lane, five across lanes,
-// and the rest across steps.
-inline float sum_partials(const float (&partials)[kKept][kWidth]) {
-  float sums[power_of_two_from(kKept)] = {};
-#pragma unroll
-  for (int32 step = 0; step < kKept; ++step) {
-    const float* p = partials[step];
-    sums[step] = (p[0] + p[1]) + (p[2] + p[3]);
-  }
-#pragma unroll
-  for (int32 lanes = 1; lanes < device::kWarpLanes; lanes *= 2) {
-#pragma unroll
-    for (int32 step = 0; step < kKept; ++step) {
-      sums[step] += __shfl_xor_sync(device::kAllLanes, sums[step], lanes);
-    }
-  }
-#pragma unroll
-  for (int32 num = power_of_two_from(kKept) / 2; num > 0; num /= 2) {
-#pragma unroll
-    for (int32 k = 0; k < num; ++k) sums[k] = sums[2 * k] + sums[2 * k + 1];
-  }
-  return sums[0] + 0.0f;
-}
-
 inline Aux aux_of(const float* scores, const float* sums, Kept& kept) {
   float of_scores[kKept][kWidth] = {};
   float of_products[kKept][kWidth] = {};
@@ -109,9 +86,9 @@ inline Aux aux_of(const float* scores, const float* sums, Kept& kept) {
       }
     }
   }
-  const float sum = sum_partials(of_scores);
+  const float sum = device::sum_partials(of_scores);
   const float inverse = 1.0f / sum;
-  return {sum != 0.0f, inverse, sum_partials(of_products) * inverse};
+  return {sum != 0.0f, inverse, device::sum_partials(of_products) * inverse};
 }
 
 inline float gradient(float routed, float sum, const Aux& aux, float score) {

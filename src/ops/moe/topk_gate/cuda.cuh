@@ -2,6 +2,7 @@
 // each counts those that rank before it, which is its place in the result.
 #include "ops/moe/topk_gate/op.h"
 #include "ops/moe/topk_gate/tile.h"
+#include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
 #include "runtime/cuda/device/memory.cuh"
 #include "runtime/cuda/device/topk.cuh"
@@ -137,8 +138,7 @@ inline void topk_gate(const TopkGateArgs& args) {
   }
   if (__any_sync(device::kAllLanes, numerics::is_nan(zero))) {
     if (lane == 0) {
-      atomicMin(reinterpret_cast<unsigned long long*>(args.fault),
-                numerics::fault_word(token, kTopkGateId, numerics::kFaultNotFinite));
+      device::note_fault(args.fault, token, kTopkGateId, numerics::kFaultNotFinite);
     }
     return select_one_by_one(row, topk_idx);
   }

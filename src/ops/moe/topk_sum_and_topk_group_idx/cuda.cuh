@@ -4,7 +4,7 @@
 #include "ops/moe/topk_sum_and_topk_group_idx/tile.h"
 #include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
-#include "runtime/cuda/device/warp.cuh"
+#include "runtime/cuda/device/topk.cuh"
 
 namespace tilekernels {
 
@@ -70,12 +70,7 @@ inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) 
   if (__any_sync(device::kAllLanes, is_bad) && lane == 0) {
     device::note_fault(args.fault, token, kTopkSumAndTopkGroupIdxId, numerics::kFaultNotFinite);
   }
-  int32 place = 0;
-#pragma unroll
-  for (int32 group = 0; group < kGroups; ++group) {
-    const int32 other = __shfl_sync(device::kAllLanes, key, group);
-    place += other > key || (other == key && group < lane);
-  }
+  const int32 place = device::place_among_lanes<kGroups>(key);
   if (lane < kGroups && place < kShape.num_topk_groups) {
     args.group_idx[token * kShape.num_topk_groups + place] = lane;
   }

@@ -38,4 +38,18 @@ inline float topk_threshold(float lane_max) {
   return numerics::number_of_topk_key(largest);  // of kTopkTaken a NaN
 }
 
+/// How many of the first kCount lanes rank before this one: by a larger key, or by the same in a
+/// lower lane.
+template <int32 kCount>
+inline int32 place_among_lanes(int32 key) {
+  const auto lane = static_cast<int32>(lane_id());
+  int32 place = 0;
+#pragma unroll
+  for (int32 other_lane = 0; other_lane < kCount; ++other_lane) {
+    const int32 other = __shfl_sync(kAllLanes, key, other_lane);
+    place += other > key || (other == key && other_lane < lane);
+  }
+  return place;
+}
+
 }  // namespace tilekernels::device
