@@ -1,0 +1,36 @@
+// moe_topk_gate on CUDA: what the lanes of a row share, and what they choose.
+#pragma once
+
+#include "ops/moe/moe_topk_gate/row.cuh"
+
+namespace tilekernels {
+
+// Room for candidates: random scores have about kTopk of them.
+constexpr int32 kRoom = kTopk <= 8 ? 64 : 192;
+constexpr int32 kUnroll = 4;  // of the comparisons
+
+struct alignas(16) Room {
+  uint64 rankings[kRoom + kUnroll];   // of the candidates; or, of few, what ranks them
+  uint32 elements[kRoom];             // the candidates, by element of a lane and lane
+  uint64 chosen[device::kWarpLanes];  // expert and score by slot; or sums of groups
+  // The two largest z of each lane and load
+  float largest[kGroupsAreRuns ? kLoads * device::kWarpLanes : 1][2];
+};
+
+struct Choice {
+  int64 expert;  // -1: none
+  float score;
+};
+
+inline uint64 pack(uint32 expert, float score) {
+  return static_cast<uint64>(numerics::bit_cast<uint32>(score)) << 32 | expert;
+}
+
+inline Choice chosen_of_lane(const Room& room) {
+  if (device::lane_id() >= kTopk) return {-1, 0.0f};
+  const uint64 chosen = room.chosen[device::lane_id()];
+  return {static_cast<uint32>(chosen),
+          numerics::bit_cast<float>(static_cast<uint32>(chosen >> 32))};
+}
+
+}  // namespace tilekernels

@@ -1,0 +1,81 @@
+// moe_topk_gate on CUDA: a row, and how its experts lie on the lanes of a warp.
+#pragma once
+
+#include "ops/moe/moe_topk_gate/op.h"
+#include "ops/moe/moe_topk_gate/tile.h"
+#include "runtime/cuda/device/memory.cuh"
+#include "runtime/cuda/device/warp.cuh"
+
+namespace tilekernels {
+
+constexpr MoeTopkGateShape kShape = TILEKERNELS_SHAPE;
+constexpr MoeTopkGateTile kTile = TILEKERNELS_TILE;
+
+constexpr int32 kExperts = kShape.num_experts;
+constexpr int32 kTopk = kShape.num_topk;
+constexpr int32 kSlots = kTopk + kShape.num_shared;
+constexpr int32 kLogical = kExperts + kShape.num_shared;
+constexpr bool kIsSoftmax = kShape.scoring == kScoringSoftmax;
+constexpr bool kIsSigmoid = kShape.scoring == kScoringSigmoid;
+constexpr bool kHasBias = kShape.has_bias || kShape.has_image_bias;
+
+constexpr int32 kWidth = kTile.width;
+constexpr int32 kStep = kWidth * device::kWarpLanes;
+constexpr int32 kLoads = static_cast<int32>(numerics::ceil_div(kExperts, kStep));
+// Longer rows are loaded again for every look.
+constexpr bool kIsHeld = kLoads * kWidth <= 32;
+constexpr int32 kHeld = kIsHeld ? kLoads : 1;
+constexpr int32 kHeldUnroll = kIsHeld ? kLoads : 1;
+
+// A warp that has its multiprocessor for itself: few steps in a row rather than few instructions.
+constexpr bool kIsAlone = kTile.warps == 1;
+
+constexpr int32 kGroups = kShape.num_groups;
+constexpr int32 kGroupSize = kGroups > 0 ? kExperts / kGroups : 1;
+constexpr int32 kGroupLanes = numerics::max_of(kGroupSize / kWidth, 1);
+// A group is some neighbouring lanes of one load; or of several, over which it goes on.
+constexpr bool kGroupsAreLanes = kIsHeld && kGroupSize % kWidth == 0 && kGroupSize <= kStep &&
+                                 (kGroupSize & (kGroupSize - 1)) == 0;
+constexpr bool kGroupsAreRuns =
+    kGroups > 0 && kIsHeld && !kGroupsAreLanes && kGroupSize % kWidth == 0 && kLoads <= 8;
+
+constexpr float kInf = numerics::bit_cast<float>(numerics::kInfBits);
+
+using Scores = device::Words<kWidth * 4>;
+
+// A token of its own expert selection.
+struct Row {
+  const float* logits;
+  const float* bias;  // may be null
+  int64 token;
+  float largest;  // logit, and the sum of exponentials: of kScoringSoftmax
+  float sum;
+};
+
+inline bool has_bias(const Row& row) {
+  return kShape.has_bias || (kShape.has_image_bias && row.bias != nullptr);
+}
+
+// The first expert of load `i` of this lane.
+inline uint32 first_expert(uint32 i) { return i * kStep + device::lane_id() * kWidth; }
+
+inline bool exists(uint32 i) {
+  return kExperts % kStep == 0 || first_expert(i) < static_cast<uint32>(kExperts);
+}
+
+inline float number(const Scores& scores, int32 j) {
+  return numerics::bit_cast<float>(scores.words[j]);
+}
+
+// Experts beyond the row read as 0.
+inline Scores load(const float* row, uint32 i) {
+  if (exists(i)) return device::load<kWidth * 4>(row + first_expert(i));
+  return {};
+}
+
+inline Scores load_bias(const Row& row, uint32 i) {
+  if (has_bias(row)) return load(row.bias, i);
+  return {};
+}
+
+}  // namespace tilekernels
