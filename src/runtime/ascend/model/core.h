@@ -20,6 +20,10 @@ constexpr int32 kNumFlags = 8;     // per pair of pipes
 constexpr int32 kUsableFlags = 6;  // the last two are reserved
 constexpr int32 kNumMutexes = 28;  // of 32, the last four are reserved
 
+constexpr Pipe kAllPipes[] = {Pipe::kS, Pipe::kV, Pipe::kMte2, Pipe::kMte3};
+/// "MTE2_V": what orders work of one pipe before that of another.
+std::string event_name(Pipe from, Pipe to);
+
 /// In which order the queues run where the kernel leaves it open.
 enum class Schedule {
   kByCore,       ///< even cores kCopiesEarly, odd ones kCopiesLate
@@ -185,6 +189,9 @@ class Core {
   void check_writers(Pipe pipe, UbPlace place, int32 offset, int32 bytes, bool write);
   [[noreturn]] void fail_order(Pipe pipe, Pipe before, bool write, bool after_read, UbPlace place,
                                int32 byte) const;
+  void set_undefined(int64 first, int64 count, bool value);
+  /// -1: none.
+  int64 first_undefined(int64 first, int64 count) const;
   UbPlace place_at(UbPlace place, int32 absolute) const { return {place.buffer, absolute}; }
   uint32 next(Pipe pipe) { return ++now_[static_cast<int32>(pipe)]; }
   uint32& seen(Pipe by, Pipe of) {
