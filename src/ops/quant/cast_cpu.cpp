@@ -22,7 +22,7 @@
 #define TILEKERNELS_OPS_QUANT_CAST_CPU_CPP_
 namespace tilekernels::cpu {
 
-constexpr int64 kMaxTileCols = 4096;
+constexpr int64 kMaxTileCols = 8192;
 constexpr int64 kMinGroup = 16;
 constexpr int64 kMaxTileGroups = kMaxTileCols / kMinGroup;
 // Rows of scaling blocks in a tile where scaling factors lie by column: 16 of them are a line.
