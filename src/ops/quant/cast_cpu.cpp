@@ -59,6 +59,7 @@ struct CastScratch {
   alignas(64) float scales[kMaxTileCols + kPad];
   alignas(64) float units[kMaxTileCols + kPad];
   alignas(64) float factors[kMaxTileGroups + kPad];
+  alignas(64) uint8 tables[kMaxTileCols + kPad];  // of 16 bytes for each unit
   alignas(64) uint32 unit_amax[kMaxTileGroups + kPad];
   alignas(64) float values[kMaxTileCols + kPad];
   alignas(64) uint8 raw[kMaxTileCols + kPad];
@@ -219,6 +220,11 @@ class Tile {
     // A negative factor may overflow, and -Inf times a zero code is NaN.
     if (kChecked || any_negative_unit_) {
       encode_row<kX, kFmt, true>(x, cols_, FactorsByBlock{factors}, stream, prefetch_offset_, to);
+    } else if constexpr (kX == kDTypeE4M3 && kFmt == kDTypeE4M3) {
+      const int shift = log2_of(unit_cols_);
+      write_e4m3_tables(factors, unit_cols_ / kBlockCols, ceil_div(cols_, unit_cols_),
+                        scratch_.tables);
+      encode_row_by_table(x, cols_, factors, scratch_.tables, shift, stream, prefetch_offset_, to);
     } else {
       encode_row_of_codes<kX, kFmt>(x, cols_, factors, stream, prefetch_offset_, to);
     }

@@ -325,17 +325,98 @@ void encode_row_by_exponent(const uint8* x, int64 cols, const PlainFactors& fact
                                  });
 }
 
+// encode_codes, given the factors of blocks.
+template <int32 kX, int32 kFmt>
+HWY_INLINE void encode_code_blocks(const uint8* x, const float* factors, bool stream, uint8* out) {
+  const hn::RebindToSigned<DU32> i32;
+  const auto blocks = hn::IndicesFromVec(kF, hn::ShiftRight<2>(hn::Iota(i32, 0)));
+  const VF four = hn::LoadDup128(kF, factors);
+  encode_codes<kX, kFmt>(x, hn::TableLookupLanes(four, blocks), stream, out);
+}
+
 template <int32 kX, int32 kFmt>
 void encode_row_of_codes(const uint8* x, int64 cols, const float* factors, bool stream,
                          int64 prefetch_offset, uint8* out) {
-  const hn::RebindToSigned<DU32> i32;
-  const auto blocks = hn::IndicesFromVec(kF, hn::ShiftRight<2>(hn::Iota(i32, 0)));
   encode_steps<kX, kFmt>(x, 0, cols, stream, prefetch_offset, out,
                          [&](const uint8* at, int64 c, bool streams, uint8* to) {
-                           const VF four = hn::LoadDup128(kF, factors + c / kBlockCols);
-                           encode_codes<kX, kFmt>(at, hn::TableLookupLanes(four, blocks), streams,
-                                                  to);
+                           encode_code_blocks<kX, kFmt>(at, factors + c / kBlockCols, streams, to);
                          });
+}
+
+// ------------------------------ e4m3 to e4m3, by table
+//
+// As long as the results are normal, a factor takes codes of one mantissa to codes of one mantissa,
+// and to the exponent adds a constant. So a unit, which has one factor, has a table of 16 bytes:
+// the results of the codes below 8, then by mantissa what to add to the exponent bits of the rest.
+
+constexpr int64 kTableBytes = 16;
+
+// `tables` of units from the factors of their blocks. Entries of results that are not normal codes
+// are anything below 8, or make such a sum.
+HWY_INLINE void write_e4m3_tables(const float* factors, int64 unit_blocks, int64 num_units,
+                                  uint8* tables) {
+  alignas(64) static constexpr float kNumber[16] = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                    8, 9, 10, 11, 12, 13, 14, 15};
+  // Codes are 8 a power of two: less the bias of fp32, plus that of e4m3; numbers are codes · 2^9,
+  // or mantissas · 2^10 under an exponent of 0.
+  constexpr int32 kLow = (127 - 7 + 9) * 8;
+  constexpr int32 kHigh = (127 - 7 + 10) * 8;
+  alignas(64) static constexpr int32 kBase[16] = {0,     kLow,  kLow,  kLow,  kLow,  kLow,
+                                                  kLow,  kLow,  kHigh, kHigh, kHigh, kHigh,
+                                                  kHigh, kHigh, kHigh, kHigh};
+  const hn::RebindToSigned<DU32> i32;
+  const hn::Rebind<int8, DF> i8;
+  for (int64 unit = 0; unit < num_units; ++unit) {
+    const VF factor = hn::Set(kF, factors[unit * unit_blocks]);
+    for (int64 i = 0; i < kTableBytes; i += kLanes) {
+      const VU32 bits = hn::BitCast(kU32, hn::Mul(hn::Load(kF, kNumber + i), factor));
+      const VU32 odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(kU32, 1u));
+      const VU32 sum = hn::Add(hn::Add(bits, hn::Set(kU32, 0x7FFFFu)), odd);
+      const auto rounded = hn::BitCast(i32, hn::ShiftRight<20>(sum));
+      const auto entries = hn::DemoteTo(i8, hn::Sub(rounded, hn::Load(i32, kBase + i)));
+      hn::StoreU(entries, i8, reinterpret_cast<int8*>(tables) + unit * kTableBytes + i);
+    }
+  }
+}
+
+// Returns false, having stored nothing, if results are not normal.
+HWY_INLINE bool encode_by_table(const uint8* x, V8 tables, bool stream, uint8* out) {
+  const hn::RebindToSigned<DU8> i8;
+  const V8 codes = hn::LoadU(kU8, x);
+  const V8 signs = hn::And(codes, hn::Set(kU8, uint8{0x80}));
+  const V8 abs = hn::Xor(codes, signs);
+  const V8 exponents = hn::And(codes, hn::Set(kU8, uint8{0x78}));
+  const V8 mantissas = hn::And(codes, hn::Set(kU8, uint8{0x07}));
+  const V8 index = hn::Min(abs, hn::Or(mantissas, hn::Set(kU8, uint8{0x08})));
+  const V8 entries = hn::TableLookupBytes(tables, index);
+  const auto sums = hn::SaturatedAdd(hn::BitCast(i8, entries), hn::BitCast(i8, exponents));
+  const auto is_small = hn::Lt(sums, hn::Set(i8, int8{8}));
+  const auto is_number = hn::Gt(hn::BitCast(i8, abs), hn::Zero(i8));
+  if (HWY_UNLIKELY(!hn::AllFalse(i8, hn::And(is_small, is_number)))) return false;
+  store(stream, hn::Or(hn::BitCast(kU8, sums), signs), kU8, out);
+  return true;
+}
+
+// As encode_row_of_codes, under tables of units of 2^unit_shift columns.
+inline void encode_row_by_table(const uint8* x, int64 cols, const float* factors,
+                                const uint8* tables, int unit_shift, bool stream,
+                                int64 prefetch_offset, uint8* out) {
+  const hn::RebindToSigned<DU32> i32;
+  const auto lane = hn::Iota(i32, 0);
+  // 32-bit lanes of a table are four, and so are those of a block.
+  const auto unit = hn::ShiftRightSame(lane, unit_shift - 4 + 2);
+  const auto lanes =
+      hn::IndicesFromVec(kU32, hn::Or(hn::ShiftLeft<2>(unit), hn::And(lane, hn::Set(i32, 3))));
+  encode_steps<kDTypeE4M3, kDTypeE4M3>(
+      x, 0, cols, stream, prefetch_offset, out,
+      [&](const uint8* at, int64 c, bool streams, uint8* to) {
+        const uint8* from = tables + (c >> unit_shift) * kTableBytes;
+        const VU32 table = hn::BitCast(kU32, hn::LoadU(kU8, from));
+        const V8 of_blocks = hn::BitCast(kU8, hn::TableLookupLanes(table, lanes));
+        if (!encode_by_table(at, of_blocks, streams, to)) {
+          encode_code_blocks<kDTypeE4M3, kDTypeE4M3>(at, factors + c / kBlockCols, streams, to);
+        }
+      });
 }
 
 }  // namespace

@@ -142,6 +142,8 @@ constexpr CastRow kRows[] = {
     row(16, 512, kE2M1, kE2M1, 32).from(kI16, col_packed(1, 16), Fill::kBits).with(Fill::kZero),
     row(16, 512, kE2M1, kE2M1, 16, kRowE4M3).from(kE4M3, by_row(1, 16), Fill::kBits),
     row(16, 512, kE4M3, kE4M3, 64).from(kF32, by_row(1, 64), Fill::kEdge).with(Fill::kTies),
+    row(32, 512, kE4M3, kE4M3, 32, kColPacked).from(kF32, by_row(1, 128)).with(Fill::kEdge),
+    row(32, 512, kE4M3, kE4M3, 64).from(kF32, by_row(1, 16)).with(Fill::kEdge),
     row(16, 512, kE2M1, kE2M1, 64).from(kF32, by_row(1, 32), Fill::kEdge).with(Fill::kBits),
     row(16, 512, kE4M3, kE2M1, 64).from(kF32, by_row(2, 32), Fill::kNonFinite),
 
