@@ -85,9 +85,13 @@ int64_t bytes_moved(const Case& test);
 
 /// Little-endian bytes of a list of values, for `given` and `expected`.
 template <class T>
-std::vector<uint8_t> bytes_of(std::initializer_list<T> values) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(values.begin());
+std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
+  const auto* begin = reinterpret_cast<const uint8_t*>(values.data());
   return {begin, begin + values.size() * sizeof(T)};
+}
+template <class T>
+std::vector<uint8_t> bytes_of(std::initializer_list<T> values) {
+  return bytes_of(std::vector<T>(values));
 }
 
 }  // namespace tilekernels::cases

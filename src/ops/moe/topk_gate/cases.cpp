@@ -99,6 +99,24 @@ Case worked(const std::string& id, std::initializer_list<float> scores, int64_t 
   return test;
 }
 
+// Row r has r equal largest scores. They follow each other or, in every second row, lie where the
+// same lane of a warp loads them: four of every 128.
+Case crowded(int64_t tokens, int64_t experts, int topk) {
+  std::vector<float> scores;
+  for (int64_t row = 0; row < tokens; ++row) {
+    for (int64_t i = 0; i < experts; ++i) scores.push_back(-static_cast<float>(i * 7 % experts));
+    float* first = scores.data() + row * experts;
+    for (int64_t k = 0; k < row; ++k) {
+      const int64_t same_lane = k / 4 * 128 + row % 32 * 4 + k % 4;
+      first[(row % 2 == 0 ? row + k : same_lane) % experts] = 1;
+    }
+  }
+  const std::string id =
+      "crowded,experts=" + std::to_string(experts) + ",topk=" + std::to_string(topk);
+  return make(id, {"scores", {{tokens, experts}, DType::kF32}, Fill::kGiven, bytes_of(scores)},
+              topk);
+}
+
 Case bad(const std::string& id, const TensorSpec& scores, int topk, const std::string& error) {
   Case test = make("bad-" + id, {"scores", scores}, topk);
   test.error = "[topk_gate] " + error;
@@ -116,6 +134,9 @@ OpCases topk_gate() {
       // Ties go to the lower index, and -0 equals +0.
       worked("ties", {5, 1, 5, 5}, 1, {0, 2}),
       worked("signed-zeros", {-0.0f, 0.0f, -1}, 1, {0, 1}),
+      crowded(80, 256, 8),
+      crowded(70, 1024, 8),
+      crowded(40, 384, 20),
       // Faulty rows keep distinct ids in range, the row beside them is right.
       worked("nan-ranks-last", {kNan, 1, -kInf, 2, 3, 2, 1, 0}, 2, {3, 1, 2, 0, 1, 2},
              "[topk_gate] scores must be finite, got NaN or Inf at row 0"),

@@ -22,7 +22,6 @@ constexpr bool kIsHeld = kLoads * kWidth <= 32;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
 // Room for candidates: random scores have about kTopk of them, nine in 256 for the top 8.
 constexpr int32 kSlots = kTopk <= 8 ? 64 : 192;
-constexpr int32 kUnroll = 4;  // of the comparisons
 
 using Scores = device::Words<kWidth * 4>;
 
@@ -62,46 +61,50 @@ inline void select_one_by_one(const float* row, int64* topk_idx) {
   }
 }
 
-// Puts the elements that reach the threshold into the slots; returns how many there are, or, if the
-// slots do not take them, any larger number than these are.
+// Puts the elements that reach the threshold among the candidates; returns how many there are, or,
+// if there is no room for them, any larger number than there is room for.
 inline int32 gather_candidates(const float* row, const Scores* held, float threshold,
-                               uint64* slots) {
-  const uint32 lower_lanes = (1u << device::lane_id()) - 1;
-  constexpr int32 kBlock = numerics::min_of(kLoads, 32 / kWidth);  // a bit an element
+                               device::Candidates<kSlots>& candidates) {
+  constexpr int32 kBlock = numerics::min_of(kLoads, 32 / kWidth);
   int32 count = 0;
 #pragma unroll 1
   for (int32 first = 0; first < kLoads; first += kBlock) {
-    uint32 mask = 0;
+    Scores scores[kBlock];
+    uint32 mask = 0;  // a bit an element
 #pragma unroll
     for (int32 i = 0; i < kBlock; ++i) {
       if (kLoads % kBlock != 0 && first + i >= kLoads) break;
-      const Scores scores = kIsHeld ? held[i] : load(row, first + i);
+      scores[i] = kIsHeld ? held[i] : load(row, first + i);
 #pragma unroll
       for (int32 j = 0; j < kWidth; ++j) {
         const bool exists =
             kExperts % kStep == 0 || first_expert(static_cast<uint32>(first + i)) + j < kExperts;
-        if (score(scores, j) >= threshold && exists) mask |= 1u << (i * kWidth + j);
+        if (score(scores[i], j) >= threshold && exists) mask |= 1u << (i * kWidth + j);
       }
     }
-    // One element of each lane that has one left
-    while (const uint32 lanes = __ballot_sync(device::kAllLanes, mask != 0)) {
-      const int32 slot = count + __popc(lanes & lower_lanes);
-      if (mask != 0 && slot < kSlots) {
-        const auto bit = static_cast<uint32>(__ffs(static_cast<int32>(mask)) - 1);
-        const uint32 expert =
-            first_expert(static_cast<uint32>(first) + bit / kWidth) + bit % kWidth;
-        slots[slot] = device::ranking(numerics::topk_key_of_number(row[expert]), expert);
+    const device::Share share = device::share_of_lane<3>(__popc(mask));
+    // A lane with most of the candidates is as rare as too many of them.
+    const bool is_crowded = __any_sync(device::kAllLanes, __popc(mask) > 7);
+    if (is_crowded || count + share.total > kSlots) return kSlots + 1;
+    auto next = candidates.from(count + share.first);
+    const uint32 first_of_lane = device::kept(first_expert(static_cast<uint32>(first)));
+#pragma unroll
+    for (int32 i = 0; i < kBlock; ++i) {
+      if (kLoads % kBlock != 0 && first + i >= kLoads) break;
+#pragma unroll
+      for (int32 j = 0; j < kWidth; ++j) {
+        if (mask & 1u << (i * kWidth + j)) {
+          next.put(score(scores[i], j), first_of_lane + static_cast<uint32>(i * kStep + j));
+        }
       }
-      mask &= mask - 1;
-      count += __popc(lanes);
-      if (count > kSlots) return count;
     }
+    count += share.total;
   }
   return count;
 }
 
 inline void topk_gate(const TopkGateArgs& args) {
-  __shared__ uint64 all_slots[kTile.max_warps][kSlots + kUnroll];
+  __shared__ device::Candidates<kSlots> all_candidates[kTile.max_warps];
   const uint32 warp = threadIdx.x / device::kWarpLanes;
   const auto lane = static_cast<int32>(device::lane_id());
   const int64 token = int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + warp;
@@ -116,12 +119,16 @@ inline void topk_gate(const TopkGateArgs& args) {
     for (int32 i = 0; i < kLoads; ++i) held[i] = load(row, i);
   }
   // In kWidth parts that do not wait for each other
-  float zeros[kWidth] = {};  // NaN as soon as a score is not finite
+  float zeros[kWidth];  // NaN as soon as a score is not finite
   float maxima[kWidth];
+  const Scores first = kIsHeld ? held[0] : load(row, 0);
 #pragma unroll
-  for (int32 j = 0; j < kWidth; ++j) maxima[j] = -numerics::kFloatMax;
+  for (int32 j = 0; j < kWidth; ++j) {
+    zeros[j] = score(first, j) * 0.0f;
+    maxima[j] = score(first, j);
+  }
 #pragma unroll(kIsHeld ? kLoads : 4)
-  for (int32 i = 0; i < kLoads; ++i) {
+  for (int32 i = 1; i < kLoads; ++i) {
     const Scores scores = kIsHeld ? held[i] : load(row, i);
 #pragma unroll
     for (int32 j = 0; j < kWidth; ++j) {
@@ -143,24 +150,13 @@ inline void topk_gate(const TopkGateArgs& args) {
     return select_one_by_one(row, topk_idx);
   }
 
-  uint64* slots = all_slots[warp];
+  device::Candidates<kSlots>& candidates = all_candidates[warp];
   const float threshold = device::topk_threshold<kTopk>(lane_max);
-  const int32 count = gather_candidates(row, held, threshold, slots);
+  const int32 count = gather_candidates(row, held, threshold, candidates);
   // Many equal scores; or, if none reaches a NaN threshold, many equal maxima.
   if (count > kSlots || count < kTopk) return select_one_by_one(row, topk_idx);
-  if (lane < kUnroll) slots[count + lane] = 0;
-  __syncwarp();
-#pragma unroll 1
-  for (int32 i = lane; i < count; i += device::kWarpLanes) {
-    const uint64 mine = slots[i];
-    int32 place = 0;
-#pragma unroll 1
-    for (int32 other = 0; other < count; other += kUnroll) {
-#pragma unroll
-      for (int32 k = 0; k < kUnroll; ++k) place += slots[other + k] > mine;
-    }
-    if (place < kTopk) topk_idx[place] = device::ranked_index(mine);
-  }
+  device::place_candidates<kTopk>(candidates, count,
+                                  [&](int32 place, uint32 expert) { topk_idx[place] = expert; });
 }
 
 }  // namespace tilekernels

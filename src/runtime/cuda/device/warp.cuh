@@ -11,6 +11,12 @@ constexpr uint32 kAllLanes = 0xFFFFFFFF;
 /// The lane of this thread; blocks have one dimension.
 inline uint32 lane_id() { return threadIdx.x % kWarpLanes; }
 
+/// The same number, which the compiler keeps: it computes what is cheap again at every use.
+inline uint32 kept(uint32 x) {
+  asm("mov.u32 %0, %0;" : "+r"(x));
+  return x;
+}
+
 /// The larger halves of two pairs of 16-bit numbers.
 inline uint32 max_u16x2(uint32 a, uint32 b) {
   uint32 larger;
@@ -35,6 +41,26 @@ inline uint32 group_max_u16x2(uint32 x) {
     x = max_u16x2(x, __shfl_xor_sync(kAllLanes, x, step));
   }
   return x;
+}
+
+/// A lane's share of what the lanes of a warp bring: where it begins, and the size of the whole.
+struct Share {
+  int32 first;
+  int32 total;
+};
+
+/// The share of a lane that brings `count` things, fewer than 2^kBits; in the order of lanes.
+template <int32 kBits>
+inline Share share_of_lane(int32 count) {
+  const uint32 lower_lanes = (1u << lane_id()) - 1;
+  Share share{0, 0};
+#pragma unroll
+  for (int32 bit = 0; bit < kBits; ++bit) {
+    const uint32 lanes = __ballot_sync(kAllLanes, (count & 1 << bit) != 0);
+    share.first += __popc(lanes & lower_lanes) << bit;
+    share.total += __popc(lanes) << bit;
+  }
+  return share;
 }
 
 }  // namespace tilekernels::device
