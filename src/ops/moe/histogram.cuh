@@ -22,7 +22,7 @@ inline void count_index(const HistogramArgs& args, int32* counts, int64 index, i
   }
 }
 
-inline int64 loaded_index(const device::Words<kWidth * 8>& words, int32 i) {
+inline int64 index_of(const device::Words<kWidth * 8>& words, int32 i) {
   return static_cast<int64>(static_cast<uint64>(words.words[2 * i + 1]) << 32 | words.words[2 * i]);
 }
 
@@ -40,7 +40,7 @@ inline void count_part(const HistogramArgs& args, int32* counts, int64 first, in
     for (int32 i = 0; i < kHistogramLoads; ++i) {
 #pragma unroll
       for (int32 j = 0; j < kWidth; ++j) {
-        count_index(args, counts, loaded_index(loaded[i], j), mine + i * kStep + j);
+        count_index(args, counts, index_of(loaded[i], j), mine + i * kStep + j);
       }
     }
     return;
