@@ -19,6 +19,19 @@ ByteRange range_of(const TensorView& view, int64_t bytes) {
   return {view.device, begin, end};
 }
 
+// "a, b or c".
+template <class T, class Text>
+std::string any_of(std::initializer_list<T> allowed, const Text& text) {
+  std::string words;
+  size_t i = 0;
+  for (const T& value : allowed) {
+    if (i > 0) words += i + 1 == allowed.size() ? " or " : ", ";
+    words += text(value);
+    ++i;
+  }
+  return words;
+}
+
 }  // namespace
 
 ByteRange bytes_read(const TensorView& view) { return range_of(view, view.span_bytes()); }
@@ -65,14 +78,8 @@ const Check& Check::extents(std::string_view argument, const Dims& shape) const 
 
 void Check::fail_dtype(std::string_view argument, DType value,
                        std::initializer_list<DType> allowed) const {
-  std::string rule = "must have dtype ";
-  size_t i = 0;
-  for (DType dtype : allowed) {
-    if (i > 0) rule += i + 1 == allowed.size() ? " or " : ", ";
-    rule += name(dtype);
-    ++i;
-  }
-  fail(argument, rule, name(value));
+  fail(argument, "must have dtype " + any_of(allowed, [](DType dtype) { return name(dtype); }),
+       name(value));
 }
 
 const Check& Check::contiguous(std::string_view argument, const TensorSpec& spec) const {
@@ -123,14 +130,8 @@ void Check::fail_multiple(std::string_view argument, int64_t value, int64_t of) 
 
 void Check::fail_one_of(std::string_view argument, int64_t value,
                         std::initializer_list<int64_t> allowed) const {
-  std::string rule = "must be ";
-  size_t i = 0;
-  for (int64_t candidate : allowed) {
-    if (i > 0) rule += i + 1 == allowed.size() ? " or " : ", ";
-    rule += std::to_string(candidate);
-    ++i;
-  }
-  fail(argument, rule, value);
+  fail(argument, "must be " + any_of(allowed, [](int64_t one) { return std::to_string(one); }),
+       value);
 }
 
 void Check::fail_same_device(std::string_view argument, const TensorSpec& spec,

@@ -19,9 +19,7 @@ constexpr KernelTable<CastBackArgs, CastBackShape> kCastBack = {
 QuantSource check_source(const TensorSpec& data, const TensorSpec& sf, const SfSource& x_sf,
                          DType out_dtype) {
   const Check check(kCastBack.op);
-  const bool is_wide =
-      out_dtype == DType::kBF16 || out_dtype == DType::kF16 || out_dtype == DType::kF32;
-  if (!is_wide) check.fail("out_dtype", "must be bf16, f16 or f32", name(out_dtype));
+  check.dtype("out_dtype", out_dtype, {DType::kBF16, DType::kF16, DType::kF32});
   return check_quant_source(check, data, sf, x_sf);
 }
 
