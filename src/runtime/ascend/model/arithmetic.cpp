@@ -65,31 +65,24 @@ void float_binary(Inst inst, RegBits& d, const RegBits& a, const Lanes<T>& y, co
 
 void binary_lanes(Inst inst, Lane lane, RegBits& d, const RegBits& a, const RegBits* b,
                   const void* scalar, const Mask& m) {
-  const auto second = [&](auto zero) {
-    using T = decltype(zero);
-    if (b != nullptr) return Lanes<T>(*b);
-    T value;
-    std::memcpy(&value, scalar, sizeof(T));
-    return Lanes<T>(value);
-  };
   switch (lane) {
     case Lane::kU8:
-      return integer_binary<uint8>(inst, d, a, second(uint8{}), m);
+      return integer_binary<uint8>(inst, d, a, operand<uint8>(b, scalar), m);
     case Lane::kU16:
-      return integer_binary<uint16>(inst, d, a, second(uint16{}), m);
+      return integer_binary<uint16>(inst, d, a, operand<uint16>(b, scalar), m);
     case Lane::kU32:
-      return integer_binary<uint32>(inst, d, a, second(uint32{}), m);
+      return integer_binary<uint32>(inst, d, a, operand<uint32>(b, scalar), m);
     case Lane::kI32:
-      return integer_binary<int32>(inst, d, a, second(int32{}), m);
+      return integer_binary<int32>(inst, d, a, operand<int32>(b, scalar), m);
     case Lane::kF32: {
       const auto same = [](float v) { return v; };
-      return float_binary<float>(inst, d, a, second(float{}), m, same, same);
+      return float_binary<float>(inst, d, a, operand<float>(b, scalar), m, same, same);
     }
     case Lane::kF16:
-      return float_binary<uint16>(inst, d, a, second(uint16{}), m, numerics::load_f16,
+      return float_binary<uint16>(inst, d, a, operand<uint16>(b, scalar), m, numerics::load_f16,
                                   numerics::f32_to_f16);
     default:
-      return float_binary<uint16>(inst, d, a, second(uint16{}), m, numerics::load_bf16,
+      return float_binary<uint16>(inst, d, a, operand<uint16>(b, scalar), m, numerics::load_bf16,
                                   numerics::f32_to_bf16);
   }
 }

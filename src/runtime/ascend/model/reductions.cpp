@@ -48,29 +48,22 @@ void compare_any(int32 cmp, Lane lane, Mask& d, const RegBits& a, const RegBits*
   check_mask(m, width);
   check_defined(a, m, width, "a comparison");
   if (b != nullptr) check_defined(*b, m, width, "a comparison");
-  const auto second = [&](auto zero) {
-    using T = decltype(zero);
-    if (b != nullptr) return Lanes<T>(*b);
-    T value;
-    std::memcpy(&value, scalar, sizeof(T));
-    return Lanes<T>(value);
-  };
   const auto same = [](auto v) { return v; };
   switch (lane) {
     case Lane::kU8:
-      return compare_lanes(cmp, d, a, second(uint8{}), m, same);
+      return compare_lanes(cmp, d, a, operand<uint8>(b, scalar), m, same);
     case Lane::kU16:
-      return compare_lanes(cmp, d, a, second(uint16{}), m, same);
+      return compare_lanes(cmp, d, a, operand<uint16>(b, scalar), m, same);
     case Lane::kU32:
-      return compare_lanes(cmp, d, a, second(uint32{}), m, same);
+      return compare_lanes(cmp, d, a, operand<uint32>(b, scalar), m, same);
     case Lane::kI32:
-      return compare_lanes(cmp, d, a, second(int32{}), m, same);
+      return compare_lanes(cmp, d, a, operand<int32>(b, scalar), m, same);
     case Lane::kF32:
-      return compare_lanes(cmp, d, a, second(float{}), m, same);
+      return compare_lanes(cmp, d, a, operand<float>(b, scalar), m, same);
     case Lane::kF16:
-      return compare_lanes(cmp, d, a, second(uint16{}), m, numerics::load_f16);
+      return compare_lanes(cmp, d, a, operand<uint16>(b, scalar), m, numerics::load_f16);
     default:
-      return compare_lanes(cmp, d, a, second(uint16{}), m, numerics::load_bf16);
+      return compare_lanes(cmp, d, a, operand<uint16>(b, scalar), m, numerics::load_bf16);
   }
 }
 

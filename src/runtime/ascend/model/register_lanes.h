@@ -83,6 +83,15 @@ struct Lanes {
   }
 };
 
+// The second operand of an instruction that takes a register or, where that is null, a scalar.
+template <class T>
+Lanes<T> operand(const RegBits* b, const void* scalar) {
+  if (b != nullptr) return Lanes<T>(*b);
+  T value;
+  std::memcpy(&value, scalar, sizeof(T));
+  return Lanes<T>(value);
+}
+
 // Writes lanes under a mask; others become 0.
 template <class T>
 void put(RegBits& d, Lanes<T>& result, const Mask& m) {
