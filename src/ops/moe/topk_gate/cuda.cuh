@@ -1,5 +1,6 @@
 // topk_gate on CUDA: a warp a row. The kTopk-th largest of the lanes' maxima leaves few candidates;
 // each counts those that rank before it, which is its place in the result.
+#include "ops/moe/common.h"
 #include "ops/moe/topk_gate/op.h"
 #include "ops/moe/topk_gate/tile.h"
 #include "runtime/cuda/device/fault.cuh"
@@ -22,6 +23,9 @@ constexpr bool kIsHeld = kLoads * kWidth <= 32;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
 // Room for candidates: random scores have about kTopk of them, nine in 256 for the top 8.
 constexpr int32 kSlots = kTopk <= 8 ? 64 : 192;
+// A lone warp waits for every reduction; many fill the time with each other's instructions.
+constexpr bool kIsAlone = kTile.warps == 1;
+constexpr int32 kFew = kIsAlone || kTopk > 12 ? 32 : 16;  // candidates, mostly
 
 using Scores = device::Words<kWidth * 4>;
 
@@ -59,6 +63,15 @@ inline void select_one_by_one(const float* row, int64* topk_idx) {
     last = device::warp_max(next);
     if (device::lane_id() == 0) topk_idx[k] = device::ranked_index(last);
   }
+}
+
+// What at least kTopk elements reach, and few more; or NaN.
+inline float threshold_of(float lane_max) {
+  constexpr int32 kGroups = power_of_two_from(kTopk);
+  // Every group has a lane among the first kGroups, which hold some of the row.
+  constexpr bool kHasGroups = kGroups < device::kWarpLanes && kExperts > (kGroups - 1) * kWidth;
+  return kIsAlone && kHasGroups ? device::group_threshold<kGroups>(lane_max)
+                                : device::topk_threshold<kTopk>(lane_max);
 }
 
 // Puts the elements that reach the threshold among the candidates; returns how many there are, or,
@@ -104,7 +117,7 @@ inline int32 gather_candidates(const float* row, const Scores* held, float thres
 }
 
 inline void topk_gate(const TopkGateArgs& args) {
-  __shared__ device::Candidates<kSlots> all_candidates[kTile.max_warps];
+  __shared__ device::Candidates<kSlots> all_candidates[kTile.warps];
   const uint32 warp = threadIdx.x / device::kWarpLanes;
   const auto lane = static_cast<int32>(device::lane_id());
   const int64 token = int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + warp;
@@ -151,17 +164,17 @@ inline void topk_gate(const TopkGateArgs& args) {
   }
 
   device::Candidates<kSlots>& candidates = all_candidates[warp];
-  const float threshold = device::topk_threshold<kTopk>(lane_max);
+  const float threshold = threshold_of(lane_max);
   const int32 count = gather_candidates(row, held, threshold, candidates);
   // Many equal scores; or, if none reaches a NaN threshold, many equal maxima.
   if (count > kSlots || count < kTopk) return select_one_by_one(row, topk_idx);
-  device::place_candidates<kTopk>(candidates, count,
-                                  [&](int32 place, uint32 expert) { topk_idx[place] = expert; });
+  device::place_candidates<kTopk, kFew>(
+      candidates, count, [&](int32 place, uint32 expert) { topk_idx[place] = expert; });
 }
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kTile.max_warps * 32)
+extern "C" __global__ void __launch_bounds__(tilekernels::kTile.warps * 32)
     topk_gate_kernel(const __grid_constant__ tilekernels::TopkGateArgs args) {
   tilekernels::topk_gate(args);
 }

@@ -11,15 +11,13 @@ namespace cuda {
 extern const Text topk_gate_text;
 
 void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
-  constexpr int32 kMaxWarps = 8;
-  const TopkGateTile tile{.max_warps = kMaxWarps,
-                          .wide = shape.num_experts % 4 == 0 && is_aligned(args.scores, 0, 16)};
   // A row a block while there are few: every row has a multiprocessor of its own.
   const bool is_small = args.num_tokens <= 2 * num_sms(topk_gate_text, where);
-  const int64 warps = is_small ? 1 : kMaxWarps;
+  const TopkGateTile tile{.warps = is_small ? 1 : 8,
+                          .wide = shape.num_experts % 4 == 0 && is_aligned(args.scores, 0, 16)};
   launch(topk_gate_text,
-         {.grid = {numerics::ceil_div(args.num_tokens, warps)}, .block = {32 * warps}}, args, shape,
-         tile, where);
+         {.grid = {numerics::ceil_div(args.num_tokens, tile.warps)}, .block = {32 * tile.warps}},
+         args, shape, tile, where);
 }
 
 }  // namespace cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "numerics/topk_key.h"
+#include "runtime/cuda/device/math.cuh"
 #include "runtime/cuda/device/warp.cuh"
 
 namespace tilekernels::device {
@@ -57,35 +58,54 @@ struct Candidates {
 };
 
 /// Gives every candidate whose place in the order is below kTopk to `take(place, index)`, each by
-/// one lane. `count` is at least kTopk and at most kRoom; all scores are finite.
-template <int32 kTopk, int32 kRoom, class Take>
-inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
-  constexpr int32 kFew = 16;
+/// one lane; of at most kFew (16 or 32) candidates. False, and nothing given, where some are equal.
+template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
+inline bool place_few_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
+  constexpr int32 kParts = kWarpLanes / kFew;  // lanes of a candidate; each compares with a part
+  constexpr int32 kOthers = kFew / kParts;
   const auto lane = static_cast<int32>(lane_id());
-  const bool is_few = kTopk < kFew && count <= kFew;
-  // Others than there are rank behind all.
-  const int32 end = is_few ? kFew : count + Candidates<kRoom>::kUnroll;
-  auto next = candidates.from(count + lane);
-  if (count + lane < end) next.put(-numerics::bit_cast<float>(0x7F800000), 0);
+  if (count + lane < kFew) candidates.scores[count + lane] = -numerics::bit_cast<float>(0x7F800000);
   __syncwarp();
-  if (is_few) {  // two lanes a candidate, each for half of the comparisons
-    const int32 mine = lane % kFew;
-    const float score = candidates.scores[mine];
-    const uint32 index = candidates.indices[mine];
-    int32 place =
-        candidates.template count_before<kFew / 2>(lane / kFew * (kFew / 2), score, index);
-    place += __shfl_xor_sync(kAllLanes, place, kFew);
-    if (lane < count && place < kTopk) take(place, index);
+  const float score = candidates.scores[lane % kFew];
+  const float* others = candidates.scores + lane / kFew * kOthers;
+  constexpr float kZero = 0x1p23f;  // from which on the lowest bits are the number
+  float places[4] = {kZero, 0.0f, 0.0f, 0.0f};
+#pragma unroll
+  for (int32 i = 0; i < kOthers; ++i) places[i % 4] += is_greater(others[i], score);
+  const float sum = places[0] + ((places[1] + places[2]) + places[3]);
+  auto place =
+      static_cast<int32>(numerics::bit_cast<uint32>(sum) - numerics::bit_cast<uint32>(kZero));
+  if constexpr (kParts == 2) place += __shfl_xor_sync(kAllLanes, place, kFew);
+  // Each pair was counted once, unless some are equal.
+  const bool is_candidate = lane < count;
+  const int32 pairs = __reduce_add_sync(kAllLanes, is_candidate ? place : 0);
+  if (2 * pairs != count * (count - 1)) return false;
+  if (is_candidate && place < kTopk) take(place, candidates.indices[lane]);
+  return true;
+}
+
+/// The same of any number of candidates, from kTopk to kRoom. All scores are finite.
+template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
+inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
+  if (__builtin_expect(count <= kFew && place_few_candidates<kTopk, kFew>(candidates, count, take),
+                       true)) {
     return;
   }
+  constexpr int32 kUnroll = Candidates<kRoom>::kUnroll;
+  const auto lane = static_cast<int32>(lane_id());
+  __syncwarp();
+  if (lane < kUnroll) {  // they rank behind all
+    candidates.from(count + lane).put(-numerics::bit_cast<float>(0x7F800000), 0);
+  }
+  __syncwarp();
 #pragma unroll 1
   for (int32 mine = lane; mine < count; mine += kWarpLanes) {
     const float score = candidates.scores[mine];
     const uint32 index = candidates.indices[mine];
     int32 place = 0;
 #pragma unroll 1
-    for (int32 other = 0; other < count; other += Candidates<kRoom>::kUnroll) {
-      place += candidates.template count_before<Candidates<kRoom>::kUnroll>(other, score, index);
+    for (int32 other = 0; other < count; other += kUnroll) {
+      place += candidates.template count_before<kUnroll>(other, score, index);
     }
     if (place < kTopk) take(place, index);
   }
@@ -104,6 +124,22 @@ inline float topk_threshold(float lane_max) {
     if (key == largest) key = numerics::kTopkTaken;
   }
   return numerics::number_of_topk_key(largest);  // of kTopkTaken a NaN
+}
+
+/// In half the time a score that twice as many reach: the least maximum of kGroups (a power of two)
+/// groups of lanes, of neighbours or of those that lie apart. At least kGroups elements reach it.
+template <int32 kGroups>
+inline float group_threshold(float lane_max) {
+  float near = lane_max;
+  float apart = lane_max;
+#pragma unroll
+  for (int32 step = 1; step < kWarpLanes / kGroups; step *= 2) {
+    near = fmaxf(near, __shfl_xor_sync(kAllLanes, near, step));
+    apart = fmaxf(apart, __shfl_xor_sync(kAllLanes, apart, step * kGroups));
+  }
+  return numerics::number_of_topk_key(
+      numerics::max_of(__reduce_min_sync(kAllLanes, numerics::topk_key_of_number(near)),
+                       __reduce_min_sync(kAllLanes, numerics::topk_key_of_number(apart))));
 }
 
 /// How many of the first kCount lanes rank before this one: by a larger key, or by the same in a
