@@ -32,7 +32,7 @@ constexpr int32 kColumns = kColBlocks * kTeam;  // threads from one row of teams
 constexpr int32 kChunk = chunk_of(kShape.x_dtype);
 constexpr int32 kXUnits = elements_per_unit(kShape.x_dtype);
 constexpr int32 kOutUnits = elements_per_unit(kShape.fmt);
-constexpr int32 kXBytes = x_bytes(kShape.x_dtype);
+constexpr int32 kXBytes = bytes_per_unit(kShape.x_dtype);
 constexpr int32 kChunkBytes = kChunk / kXUnits * kXBytes;
 constexpr int32 kOutBytes = kChunk / kOutUnits;
 // Whether the elements of a chunk share the scaling factor of a quantized x

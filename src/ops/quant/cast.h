@@ -46,10 +46,6 @@ struct CastShape {
   int32 x_block_cols;  // divides block_cols or is a multiple of it
 };
 
-constexpr bool is_quantized(int32 dtype) {
-  return dtype == numerics::kDTypeE4M3 || dtype == numerics::kDTypeE2M1x2;
-}
-
 constexpr int64 element_bits(int32 dtype) {
   return dtype == numerics::kDTypeF32      ? 32
          : dtype == numerics::kDTypeE4M3   ? 8

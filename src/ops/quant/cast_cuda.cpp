@@ -22,7 +22,7 @@ bool is_wide(const CastArgs& args, const CastShape& shape) {
   const int64 pitch = args.num_tokens == 1 ? 0 : args.x_pitch_bytes;
   return shape.hidden % chunk == 0 &&
          is_aligned(args.x, pitch,
-                    chunk / elements_per_unit(shape.x_dtype) * x_bytes(shape.x_dtype)) &&
+                    chunk / elements_per_unit(shape.x_dtype) * bytes_per_unit(shape.x_dtype)) &&
          is_aligned(args.out, 0, chunk / elements_per_unit(shape.fmt));
 }
 

@@ -15,14 +15,9 @@ struct CastTile {
   int32 min_blocks;  // that a multiprocessor has room for: a bound on registers
 };
 
-/// Bytes of an element of x, or of a pair of e2m1.
-constexpr int32 x_bytes(int32 x_dtype) {
-  return x_dtype == numerics::kDTypeF32 ? 4 : is_quantized(x_dtype) ? 1 : 2;
-}
-
 /// Elements of a chunk: 16 bytes of x, of e2m1 8.
 constexpr int32 chunk_of(int32 x_dtype) {
-  return x_dtype == numerics::kDTypeE2M1x2 ? 16 : 16 / x_bytes(x_dtype);
+  return x_dtype == numerics::kDTypeE2M1x2 ? 16 : 16 / bytes_per_unit(x_dtype);
 }
 
 /// From one row of a thread to its next.

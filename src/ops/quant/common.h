@@ -55,7 +55,16 @@ inline void store_zero_scale(int32 sf_kind, uint8* to) {
   }
 }
 
+constexpr bool is_quantized(int32 dtype) {
+  return dtype == numerics::kDTypeE4M3 || dtype == numerics::kDTypeE2M1x2;
+}
+
 /// Elements in one element of a tensor: two codes in a byte of e2m1.
 constexpr int32 elements_per_unit(int32 dtype) { return dtype == numerics::kDTypeE2M1x2 ? 2 : 1; }
+
+/// Bytes of one element of a tensor of values or codes.
+constexpr int32 bytes_per_unit(int32 dtype) {
+  return dtype == numerics::kDTypeF32 ? 4 : is_quantized(dtype) ? 1 : 2;
+}
 
 }  // namespace tilekernels

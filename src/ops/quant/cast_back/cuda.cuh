@@ -15,7 +15,7 @@ constexpr int32 kChunk = chunk_of(kShape);
 constexpr int32 kChunks = static_cast<int32>(numerics::ceil_div(kShape.hidden, kChunk));
 constexpr int32 kUnits = elements_per_unit(kShape.x_dtype);
 constexpr int32 kXBytes = kChunk / kUnits;
-constexpr int32 kOutBytes = out_bytes(kShape.out_dtype);
+constexpr int32 kOutBytes = bytes_per_unit(kShape.out_dtype);
 // The scaling factors of a thread's part, as few as cover it
 constexpr int32 kScaleRows = kShape.block_rows % kRows == 0 ? 1 : kRows;
 constexpr int32 kScaleCols = kShape.block_cols % kChunk == 0 ? 1 : kChunk;

@@ -12,10 +12,9 @@ struct CastBackTile {
   int32 wide;  // 1: every chunk is whole and aligned; 0: element by element
 };
 
-/// Bytes of an element of out.
-constexpr int32 out_bytes(int32 out_dtype) { return out_dtype == numerics::kDTypeF32 ? 4 : 2; }
-
 /// Elements of a chunk.
-constexpr int32 chunk_of(const CastBackShape& shape) { return 16 / out_bytes(shape.out_dtype); }
+constexpr int32 chunk_of(const CastBackShape& shape) {
+  return 16 / bytes_per_unit(shape.out_dtype);
+}
 
 }  // namespace tilekernels
