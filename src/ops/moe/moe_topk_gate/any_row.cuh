@@ -26,8 +26,8 @@ inline uint32 select_one_by_one(const Row& row, uint32 groups) {
   return chosen;
 }
 
-// Any row, in full.
-inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed) {
+// Any row, in full; but for its scores where other warps store them.
+inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed, bool stores_scores) {
   if constexpr (kIsSoftmax && kIsHeld) add_up<false>(row, nullptr);
   bool has_infinite = false;
   bool has_nan = false;
@@ -37,7 +37,9 @@ inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed) {
     const float score = kIsSoftmax && !kShape.has_scores ? 0.0f : score_of(row, logit);
     has_infinite |= !numerics::is_finite(logit);
     has_nan |= numerics::is_nan(ranked(row, logit, score, e));
-    if (kShape.has_scores) args.scores[row.token * kExperts + e] = numerics::canonical(score);
+    if (kShape.has_scores && stores_scores) {
+      args.scores[row.token * kExperts + e] = numerics::canonical(score);
+    }
   }
   if (has_infinite) {
     device::note_fault(args.fault, row.token, args.op_id, numerics::kFaultNotFinite);

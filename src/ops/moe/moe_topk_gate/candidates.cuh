@@ -80,14 +80,26 @@ inline uint32 expert_of(uint32 element) {
   return number / kWidth * kStep + lane * kWidth + number % kWidth;
 }
 
+struct Scored {
+  float z;
+  float score;
+};
+
+// An expert of a regular row.
+inline Scored scored(const Row& row, uint32 expert, const Room& room) {
+  if constexpr (kIsKept) return {room.z[expert], room.scores[expert]};
+  const float logit = row.logits[expert];
+  const float score = regular_score_of(row, logit);
+  return {ranked(row, logit, score, expert), score};
+}
+
 // Puts the kTopk best of any number of candidates into the room.
 inline void rank_candidates(const Row& row, int32 count, Room& room) {
   const auto lane = static_cast<int32>(device::lane_id());
 #pragma unroll 1
   for (int32 i = lane; i < count; i += device::kWarpLanes) {
     const uint32 expert = expert_of(room.elements[i]);
-    const float logit = row.logits[expert];
-    const float z = ranked(row, logit, kIsSoftmax ? 0.0f : regular_score_of(row, logit), expert);
+    const float z = scored(row, expert, room).z;
     room.rankings[i] = device::ranking(numerics::topk_key_of_number(z), expert);
   }
   if (lane < kUnroll) room.rankings[count + lane] = 0;
@@ -103,7 +115,7 @@ inline void rank_candidates(const Row& row, int32 count, Room& room) {
     }
     if (place < kTopk) {
       const uint32 expert = device::ranked_index(mine);
-      room.chosen[place] = pack(expert, regular_score_of(row, row.logits[expert]));
+      room.chosen[place] = pack(expert, scored(row, expert, room).score);
     }
   }
 }
@@ -113,9 +125,7 @@ inline bool rank_few_candidates(const Row& row, int32 count, Room& room) {
   const auto lane = static_cast<int32>(device::lane_id());
   const bool is_candidate = lane < count;
   const uint32 expert = is_candidate ? expert_of(room.elements[lane]) : 0;
-  const float logit = row.logits[expert];
-  const float score = regular_score_of(row, logit);
-  const float z = ranked(row, logit, score, expert);
+  const auto [z, score] = scored(row, expert, room);
   float* all = reinterpret_cast<float*>(room.rankings);
   all[lane] = is_candidate ? z : -kInf;
   __syncwarp();

@@ -120,6 +120,20 @@ constexpr Row kRows[] = {
     {17, 64, 8, kBias, kSigmoid, 8, 8},  // all groups: no limit
     {17, 64, 8, kBias, kSigmoid, 8, 3, Fill::kTies},
     {5, 64, 8, 0, kSigmoid, 8, 3, Fill::kZero},
+    // Few tokens, for which CUDA takes several warps a row from 161 experts on, two for softmax.
+    {3, 160, 6, kBias | kScores},
+    {3, 161, 6, kBias | kScores | kMask, kSigmoid},
+    {2, 1023, 12, kScores | kImage},
+    {1, 1024, 8, kBias, kSoftmax},
+    {7, 200, 6, kFixed | kScores | kBias},
+    {6, 320, 6, kRandom | kUnmapped | kScores | kMask, kSoftmax},
+    {11, 192, 6, kFixed | kScores | kMask, kSoftmax},
+    {5, 250, 32, kScores, kSigmoid, 0, 0, Fill::kTies},
+    {5, 250, 8, kScores | kBias, kSoftmax, 0, 0, Fill::kTies},
+    {9, 288, 8, kScores | kBias | kFixed, kSqrtSoftplus, 0, 0, Fill::kNonFinite,
+     "[moe_topk_gate] logits must be finite, got NaN or Inf at row 0"},
+    {6, 200, 5, kScores, kSqrtSoftplus, 25, 2, Fill::kEdge},
+    {9, 256, 8, kScores | kBias, kSoftmax, 8, 4, Fill::kEdge},
 };
 
 // As a model calls it; bias and no bias are the same work.
@@ -542,6 +556,13 @@ void add_faults(std::vector<Case>& cases) {
           worked("bias-nan", 1, {0, 0, 0}, 3, {0, 2, 1}, {0.33333331f, 0.33333331f, 0.33333331f}),
           {0, kNan, -kInf}),
       "bias or image_bias must not be NaN, got NaN at row 0");
+  for (const ScoringFunc scoring : {kSqrtSoftplus, kSoftmax}) {  // of a row of several warps
+    Setup setup = setup_of({4, 256, 8, kBias | kScores, scoring});
+    setup.id += ",bias-nan";
+    setup.at("bias") =
+        given<float>("bias", {{256}, DType::kF32}, [](int64_t i) { return i == 77 ? kNan : 0.0f; });
+    add(setup, "bias or image_bias must not be NaN, got NaN at row 0");
+  }
   {
     // What is masked or random is not looked at.
     Setup unseen;

@@ -23,12 +23,20 @@ constexpr int32 kWidth = kTile.width;
 constexpr int32 kStep = kWidth * device::kWarpLanes;
 constexpr int32 kLoads = static_cast<int32>(numerics::ceil_div(kExperts, kStep));
 // Longer rows are loaded again for every look.
-constexpr bool kIsHeld = kLoads * kWidth <= 32;
+constexpr bool kIsHeld = kExperts <= kMaxHeldExperts;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
 constexpr int32 kHeldUnroll = kIsHeld ? kLoads : 1;
 
-// A warp that has its multiprocessor for itself: few steps in a row rather than few instructions.
-constexpr bool kIsAlone = kTile.warps == 1;
+// A row that has its multiprocessor for itself: few steps one after the other rather than few
+// instructions. Its exact scores stay in shared memory, so that none is taken twice.
+constexpr bool kIsAlone = kTile.rows == 1;
+constexpr bool kIsKept = kIsAlone && kIsHeld && !kIsSoftmax;
+// Of the warps of a row the first one selects. All score a share of the experts before; or, of
+// softmax, the second one adds up meanwhile.
+constexpr bool kIsShared = kTile.row_warps > 1 && !kIsSoftmax;
+constexpr bool kSumsApart = kTile.row_warps > 1 && kIsSoftmax;
+static_assert(kTile.row_warps == 1 || (kIsAlone && kIsHeld));
+static_assert(!kSumsApart || kTile.row_warps == 2);
 
 constexpr int32 kGroups = kShape.num_groups;
 constexpr int32 kGroupSize = kGroups > 0 ? kExperts / kGroups : 1;
@@ -63,6 +71,14 @@ inline bool exists(uint32 i) {
   return kExperts % kStep == 0 || first_expert(i) < static_cast<uint32>(kExperts);
 }
 
+// A row in the registers of a warp, or one load of it at a time.
+struct Held {
+  Scores logits[kHeld];
+  Scores bias[kHeld];
+  float z[kHeld][kWidth];
+  float scores[kHeld][kWidth];
+};
+
 inline float number(const Scores& scores, int32 j) {
   return numerics::bit_cast<float>(scores.words[j]);
 }
@@ -76,6 +92,16 @@ inline Scores load(const float* row, uint32 i) {
 inline Scores load_bias(const Row& row, uint32 i) {
   if (has_bias(row)) return load(row.bias, i);
   return {};
+}
+
+inline void load_logits(const Row& row, Held& held) {
+#pragma unroll
+  for (uint32 i = 0; i < kHeld; ++i) held.logits[i] = load(row.logits, i);
+}
+
+inline void load_biases(const Row& row, Held& held) {
+#pragma unroll
+  for (uint32 i = 0; i < kHeld; ++i) held.bias[i] = load_bias(row, i);
 }
 
 }  // namespace tilekernels

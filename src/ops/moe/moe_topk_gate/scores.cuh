@@ -36,7 +36,7 @@ inline float ranked(const Row& row, uint32 expert) {
 
 // The first look takes approximate scores. They err by kError at most, and what is added to them
 // rounds: the threshold of the first look is lower by that, twice.
-constexpr bool kIsApproximate = !kIsSoftmax && !kShape.has_scores && kGroups == 0;
+constexpr bool kIsApproximate = !kIsSoftmax && !kIsKept && !kShape.has_scores && kGroups == 0;
 constexpr float kError =
     kIsSigmoid ? device::kSigmoidApproxError : device::kSqrtSoftplusApproxError;
 constexpr float kMargin = kIsApproximate ? 2 * kError : 0x1p-30f;
@@ -47,6 +47,10 @@ constexpr float kUnit =  // of the scores of the first look
 constexpr float kMaxSquares = !kIsApproximate && kIsSigmoid
                                   ? device::kSigmoidRange * device::kSigmoidRange
                                   : numerics::kFloatMax;
+
+inline float exact_score(float logit) {
+  return kIsSigmoid ? device::sigmoid(logit) : device::sqrt_softplus(logit);
+}
 
 // z of one load: by approximate scores, or by exact ones, which go to `scores`. All logits are in
 // range, or the result is not used.
@@ -60,7 +64,7 @@ inline void look(const Scores& logits, const Scores& bias, uint32 i, float (&z)[
     } else if constexpr (kIsApproximate) {
       scores[j] = kIsSigmoid ? device::sigmoid_approx(x) : device::sqrt_softplus_approx(x);
     } else {
-      scores[j] = kIsSigmoid ? device::sigmoid(x) : device::sqrt_softplus(x);
+      scores[j] = exact_score(x);
     }
     if constexpr (kUnit != 1.0f) {
       z[j] = numerics::fma_rn(scores[j], kUnit, number(bias, j));

@@ -60,6 +60,16 @@ inline void draw_experts(const MoeTopkGateArgs& args, int64 token) {
   if (lane < kSlots) store_slot(args, token, id, has_id ? draw.weight : 0.0f);
 }
 
+// A row whose logits are not looked at: left out, or routed at random.
+inline void route_unseen(const MoeTopkGateArgs& args, int64 token, bool is_left_out) {
+  if (!is_left_out) {
+    draw_experts(args, token);
+  } else if (device::lane_id() < kSlots) {
+    store_slot(args, token, -1, 0.0f);
+  }
+  clear(args, token);
+}
+
 template <bool kIsRegular>
 inline Choice fixed_choice(const MoeTopkGateArgs& args, const Row& row) {
   if (device::lane_id() >= kTopk) return {-1, 0.0f};
