@@ -92,8 +92,8 @@ class CastBackScratch {
  public:
   explicit CastBackScratch(const CastBackPlan& plan)
       : num_scales_(plan.num_blocks + kPad),
-        num_spread_(plan.by_table ? plan.num_blocks * kTableFloats
-                                  : plan.hidden / plan.unit_cols + kPad),
+        num_spread_(plan.by_table ? (plan.num_blocks + 1) * kTableFloats
+                                  : numerics::ceil_div(plan.hidden, plan.unit_cols) + kPad),
         num_row_(plan.by_row ? plan.hidden : 0),
         memory_(std::make_unique_for_overwrite<float[]>(
             static_cast<size_t>(2 * num_scales_ + num_spread_ + num_row_ +
@@ -129,8 +129,10 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace nm = numerics::HWY_NAMESPACE;
 
-// Not wider: a unit is half of its bytes then, and memory sets the pace anyway.
+// Not wider where scaling factors go by unit: one is half of its bytes then.
 using DF = hn::CappedTag<float, 8>;
+// Elsewhere; the same but for AVX-512.
+using DWide = hn::CappedTag<float, 16>;
 using DU32 = nm::U32Of<DF>;
 using DU16 = nm::U16Of<DF>;
 using DU8 = nm::U8Of<DF>;
@@ -146,13 +148,17 @@ using SfMap = numerics::SfMap;
 using Pair = nm::Pair<DF>;
 using Quad = nm::Quad<DF>;
 constexpr int64 kLanes = static_cast<int64>(hn::MaxLanes(kF));
-constexpr int64 kStep = 4 * kLanes;  // columns at a time
+// Columns at a time.
+template <class D>
+constexpr int64 kStepOf = 4 * static_cast<int64>(hn::MaxLanes(D()));
+constexpr int64 kStep = kStepOf<DF>;
+constexpr int64 kWideStep = kStepOf<DWide>;
 
 // ------------------------------ scaling factors
 
 // The last step of a row asks for more scaling factors than there are.
 void pad_scales(float* end) {
-  for (int64 i = 0; i < kStep; i += kLanes) hn::StoreU(hn::Zero(kF), kF, end + i);
+  for (int64 i = 0; i < kWideStep; i += kLanes) hn::StoreU(hn::Zero(kF), kF, end + i);
 }
 
 template <class Word>
@@ -246,26 +252,41 @@ const float* spread_scales(float* sf, const CastBackPlan& plan, const CastBackSc
     pad_scales(units + num_units);
   }
   if (plan.unit_cols > 1) return units;
-  for (int64 i = 0; i < num_units; i += 2 * kLanes) {
+  const DWide d;
+  constexpr int64 kNum = kWideStep / 4;
+  for (int64 i = 0; i < num_units; i += 2 * kNum) {
     float* at = units + i;
-    const Pair zipped = nm::zip_f32(kF, hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes));
-    hn::StoreU(zipped.lo, kF, at);
-    hn::StoreU(zipped.hi, kF, at + kLanes);
+    const nm::Pair<DWide> zipped = nm::zip_f32(d, hn::LoadU(d, at), hn::LoadU(d, at + kNum));
+    hn::StoreU(zipped.lo, d, at);
+    hn::StoreU(zipped.hi, d, at + kNum);
   }
   return units;
 }
 
-// Of the kStep columns from `column`.
-HWY_INLINE Quad load_scales(const float* scales, int64 unit_cols, int64 column) {
-  if (unit_cols == 1) {
+// Of a step of columns from `column`.
+struct ScalesByColumn {
+  using D = DWide;
+  const float* scales;
+
+  HWY_INLINE nm::Quad<D> operator()(int64 column) const {
+    constexpr int64 kNum = kWideStep / 4;
+    const D d;
     const float* at = scales + column;
-    return {{hn::LoadU(kF, at), hn::LoadU(kF, at + kLanes)},
-            {hn::LoadU(kF, at + 2 * kLanes), hn::LoadU(kF, at + 3 * kLanes)}};
+    return {{hn::LoadU(d, at), hn::LoadU(d, at + kNum)},
+            {hn::LoadU(d, at + 2 * kNum), hn::LoadU(d, at + 3 * kNum)}};
   }
-  const VF lower = hn::Set(kF, scales[column / kUnitCols]);
-  const VF upper = hn::Set(kF, scales[(column + kStep / 2) / kUnitCols]);
-  return {{lower, lower}, {upper, upper}};
-}
+};
+
+struct ScalesByUnit {
+  using D = DF;
+  const float* scales;
+
+  HWY_INLINE Quad operator()(int64 column) const {
+    const VF lower = hn::Set(kF, scales[column / kUnitCols]);
+    const VF upper = hn::Set(kF, scales[(column + kStep / 2) / kUnitCols]);
+    return {{lower, lower}, {upper, upper}};
+  }
+};
 
 // ------------------------------ codes to results
 
@@ -278,62 +299,77 @@ HWY_INLINE int64 code_bytes(int64 num) {
   return kXDtype == numerics::kDTypeE4M3 ? num : num >> 1;
 }
 
-template <int32 kXDtype>
-HWY_INLINE Quad widen(const uint8* x) {
-  if constexpr (kXDtype == numerics::kDTypeE4M3) return nm::widen_e4m3(kF, hn::LoadU(kU8, x));
+template <int32 kXDtype, class D>
+HWY_INLINE nm::Quad<D> widen(D d, const uint8* x) {
+  const nm::U8Of<D> d8;
+  if constexpr (kXDtype == numerics::kDTypeE4M3) return nm::widen_e4m3(d, hn::LoadU(d8, x));
   if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
-    return nm::widen_e2m1(kF, hn::LoadU(hn::Half<DU8>(), x));
+    return nm::widen_e2m1(d, hn::LoadU(hn::Half<decltype(d8)>(), x));
   }
 }
 
 // kAnyNan: NaN may have other bits than bf16_nan.
-template <int32 kOutDtype, bool kAnyNan>
-HWY_INLINE void narrow(const Pair& y, bool stream, Element<kOutDtype>* out) {
+template <int32 kOutDtype, bool kAnyNan, class D>
+HWY_INLINE void narrow(D d, const nm::Pair<D>& y, bool stream, Element<kOutDtype>* out) {
+  const nm::U16Of<D> d16;
   if constexpr (kOutDtype == numerics::kDTypeF32) {
-    const Pair z = nm::unzip_f32(kF, y);
-    store(stream, nm::canonical(kF, z.lo), kF, out);
-    store(stream, nm::canonical(kF, z.hi), kF, out + kLanes);
+    const nm::Pair<D> z = nm::unzip_f32(d, y);
+    store(stream, nm::canonical(d, z.lo), d, out);
+    store(stream, nm::canonical(d, z.hi), d, out + hn::MaxLanes(d));
   } else if constexpr (kOutDtype == numerics::kDTypeF16) {
-    store(stream, nm::narrow_f16(kF, y), kU16, out);
+    store(stream, nm::narrow_f16(d, y), d16, out);
   } else if constexpr (kAnyNan) {
-    store(stream, nm::narrow_bf16(kF, y), kU16, out);
+    store(stream, nm::narrow_bf16(d, y), d16, out);
   } else {
-    store(stream, nm::narrow_bf16_nan(kF, y), kU16, out);
+    store(stream, nm::narrow_bf16_nan(d, y), d16, out);
   }
 }
 
-// kStep columns.
-template <int32 kXDtype, int32 kOutDtype, bool kAnyNan>
-HWY_INLINE void convert(const uint8* x, const Quad& scales, bool stream, Element<kOutDtype>* out) {
-  const Quad code = widen<kXDtype>(x);
-  const auto times = [](const Pair& a, const Pair& b) {
-    return Pair{hn::Mul(a.lo, b.lo), hn::Mul(a.hi, b.hi)};
+// A step of columns.
+template <int32 kXDtype, int32 kOutDtype, bool kAnyNan, class D>
+HWY_INLINE void convert(D d, const uint8* x, const nm::Quad<D>& scales, bool stream,
+                        Element<kOutDtype>* out) {
+  const nm::Quad<D> code = widen<kXDtype>(d, x);
+  const auto times = [](const nm::Pair<D>& a, const nm::Pair<D>& b) {
+    return nm::Pair<D>{hn::Mul(a.lo, b.lo), hn::Mul(a.hi, b.hi)};
   };
-  narrow<kOutDtype, kAnyNan>(times(code.lower, scales.lower), stream, out);
-  narrow<kOutDtype, kAnyNan>(times(code.upper, scales.upper), stream, out + kStep / 2);
+  narrow<kOutDtype, kAnyNan>(d, times(code.lower, scales.lower), stream, out);
+  narrow<kOutDtype, kAnyNan>(d, times(code.upper, scales.upper), stream, out + kStepOf<D> / 2);
 }
 
-// Fewer than kStep columns.
-template <int32 kXDtype, int32 kOutDtype, bool kAnyNan>
-void convert_tail(const uint8* x, const Quad& scales, int64 num, Element<kOutDtype>* out) {
-  uint8 codes[kStep] = {};
-  Element<kOutDtype> results[kStep];
+// Less than a step.
+template <int32 kXDtype, int32 kOutDtype, bool kAnyNan, class D>
+void convert_tail(D d, const uint8* x, const nm::Quad<D>& scales, int64 num,
+                  Element<kOutDtype>* out) {
+  uint8 codes[kStepOf<D>] = {};
+  Element<kOutDtype> results[kStepOf<D>];
   std::memcpy(codes, x, static_cast<size_t>(code_bytes<kXDtype>(num)));
-  convert<kXDtype, kOutDtype, kAnyNan>(codes, scales, false, results);
+  convert<kXDtype, kOutDtype, kAnyNan>(d, codes, scales, false, results);
   std::memcpy(out, results, static_cast<size_t>(num) * sizeof(results[0]));
+}
+
+template <int32 kXDtype, int32 kOutDtype, bool kAnyNan, class Scales>
+void convert_columns(const uint8* x, const Scales& scales, int64 hidden, bool stream,
+                     Element<kOutDtype>* out) {
+  using D = typename Scales::D;
+  int64 k = 0;
+  for (; k + kStepOf<D> <= hidden; k += kStepOf<D>) {
+    convert<kXDtype, kOutDtype, kAnyNan>(D(), x + code_bytes<kXDtype>(k), scales(k), stream,
+                                         out + k);
+  }
+  if (k < hidden) {
+    convert_tail<kXDtype, kOutDtype, kAnyNan>(D(), x + code_bytes<kXDtype>(k), scales(k),
+                                              hidden - k, out + k);
+  }
 }
 
 template <int32 kXDtype, int32 kOutDtype, bool kAnyNan>
 void convert_row(const uint8* x, const float* sf, int64 unit_cols, int64 hidden, bool stream,
                  Element<kOutDtype>* out) {
-  int64 k = 0;
-  for (; k + kStep <= hidden; k += kStep) {
-    convert<kXDtype, kOutDtype, kAnyNan>(x + code_bytes<kXDtype>(k), load_scales(sf, unit_cols, k),
-                                         stream, out + k);
-  }
-  if (k < hidden) {
-    convert_tail<kXDtype, kOutDtype, kAnyNan>(x + code_bytes<kXDtype>(k),
-                                              load_scales(sf, unit_cols, k), hidden - k, out + k);
+  if (unit_cols == 1) {
+    convert_columns<kXDtype, kOutDtype, kAnyNan>(x, ScalesByColumn{sf}, hidden, stream, out);
+  } else {
+    convert_columns<kXDtype, kOutDtype, kAnyNan>(x, ScalesByUnit{sf}, hidden, stream, out);
   }
 }
 
@@ -356,72 +392,162 @@ constexpr struct CodeValues {
   float e4m3_high[16] = {};
 } kCodeValues;
 
+// The least and the largest bits of |sf| of blocks with a table: finite under e2m1; under e4m3
+// 2^-9 · |sf| is normal and 448 · |sf| far from overflow.
+template <int32 kXDtype>
+constexpr uint32 kLeastTableBits = kXDtype == numerics::kDTypeE4M3 ? 10u << 23 : 0;
+template <int32 kXDtype>
+constexpr uint32 kMostTableBits = (kXDtype == numerics::kDTypeE4M3 ? 245u << 23 : 255u << 23) - 1;
+
 template <int32 kXDtype>
 HWY_INLINE bool has_table(float sf) {
-  if constexpr (kXDtype == numerics::kDTypeE2M1x2) return numerics::is_finite(sf);
-  // 2^-9 · |sf| is normal and 448 · |sf| far from overflow.
-  const uint32 exponent = numerics::abs_bits(sf) >> 23;
-  return exponent >= 10 && exponent <= 244;
+  const uint32 bits = numerics::abs_bits(sf);
+  return bits >= kLeastTableBits<kXDtype> && bits <= kMostTableBits<kXDtype>;
+}
+
+template <int32 kXDtype>
+bool all_have_tables(const float* sf, int64 num) {
+  auto least = hn::Set(kU32, kMostTableBits<kXDtype>);
+  auto most = hn::Set(kU32, kLeastTableBits<kXDtype>);
+  int64 k = 0;
+  for (; k + kLanes <= num; k += kLanes) {
+    const VU32 bits = hn::BitCast(kU32, hn::Abs(hn::LoadU(kF, sf + k)));
+    least = hn::Min(least, bits);
+    most = hn::Max(most, bits);
+  }
+  bool all = hn::GetLane(hn::MinOfLanes(kU32, least)) >= kLeastTableBits<kXDtype> &&
+             hn::GetLane(hn::MaxOfLanes(kU32, most)) <= kMostTableBits<kXDtype>;
+  for (; k < num; ++k) all &= has_table<kXDtype>(sf[k]);
+  return all;
+}
+
+// Rounds products to bf16, which are the upper halves then; `bias` is 0x7FFF less what table
+// entries lack.
+template <class D>
+HWY_INLINE hn::Vec<nm::U32Of<D>> table_results(D /*d*/, hn::Vec<D> products,
+                                               hn::Vec<nm::U32Of<D>> bias) {
+  const nm::U32Of<D> d32;
+  const auto bits = hn::BitCast(d32, products);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(d32, 1u));
+  return hn::Add(hn::Add(bits, bias), odd);
+}
+
+// In each 128-bit block the lower bytes of first results and of second ones, then the upper bytes.
+template <class D, class V>
+HWY_INLINE V table_words(D /*d*/, V first, V second) {
+  alignas(16) static constexpr uint8 kSplit[16] = {0, 4, 8, 12, 2, 6, 10, 14,
+                                                   1, 5, 9, 13, 3, 7, 11, 15};
+  const nm::U8Of<D> d8;
+  const nm::U16Of<D> d16;
+  const auto pairs =
+      hn::OddEven(hn::BitCast(d16, second), hn::BitCast(d16, hn::ShiftRight<16>(first)));
+  const auto split = hn::TableLookupBytes(hn::BitCast(d8, pairs), hn::LoadDup128(d8, kSplit));
+  return hn::BitCast(nm::U32Of<D>(), split);
+}
+
+// Two tables of 32 bytes: of the lower and the upper half's first and second results.
+template <class V>
+HWY_INLINE void store_two_tables(V first, V second, uint8* low, uint8* high) {
+  const nm::U32Of<DWide> d32;
+  const hn::Half<decltype(d32)> half;
+  alignas(64) static constexpr int32 kOrder[16] = {0, 4,  1, 5,  2,  6,  3,  7,
+                                                   8, 12, 9, 13, 10, 14, 11, 15};
+  const auto words =
+      hn::TableLookupLanes(table_words(DWide(), first, second), hn::SetTableIndices(d32, kOrder));
+  hn::StoreU(hn::LowerHalf(half, words), half, reinterpret_cast<uint32*>(low));
+  hn::StoreU(hn::UpperHalf(half, words), half, reinterpret_cast<uint32*>(high));
 }
 
 // The lower bytes of 16 results, then their upper bytes less `minus`. Results are numbers.
 template <int32 kXDtype>
 HWY_INLINE void write_table(const float* values, float sf, uint32 minus, uint8* table) {
   const VF scale = hn::Set(kF, sf);
-  // bf16 bits in the upper halves
+  const VU32 bias = hn::Set(kU32, 0x7FFFu - (minus << 24));
   const auto results = [&](const float* at) {
-    const VU32 bits = hn::BitCast(kU32, hn::Mul(hn::LoadU(kF, at), scale));
-    const VU32 odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(kU32, 1u));
-    return hn::Add(hn::Add(bits, hn::Set(kU32, 0x7FFFu - (minus << 24))), odd);
+    return table_results(kF, hn::Mul(hn::LoadU(kF, at), scale), bias);
   };
   // Words of the lower and upper bytes of results i.., of results 8 + i..
-  const auto bytes = [&](const float* at) {
+  const auto words_of = [&](const float* at) {
     const VU32 first = results(at);
     const VU32 second = kXDtype == numerics::kDTypeE2M1x2
                             ? hn::Xor(first, hn::Set(kU32, 0x80000000u))
                             : results(at + 8);
-    alignas(16) static constexpr uint8 kSplit[16] = {0, 4, 8, 12, 2, 6, 10, 14,
-                                                     1, 5, 9, 13, 3, 7, 11, 15};
-    const auto pairs =
-        hn::OddEven(hn::BitCast(kU16, second), hn::BitCast(kU16, hn::ShiftRight<16>(first)));
-    const auto split = hn::LoadDup128(kU8, kSplit);
-    return hn::BitCast(kU32, hn::TableLookupBytes(hn::BitCast(kU8, pairs), split));
+    return table_words(kF, first, second);
   };
   auto* const words = reinterpret_cast<uint32*>(table);
   if constexpr (kLanes == 8) {
     alignas(32) static constexpr int32 kOrder[8] = {0, 4, 1, 5, 2, 6, 3, 7};
-    hn::StoreU(hn::TableLookupLanes(bytes(values), hn::SetTableIndices(kU32, kOrder)), kU32, words);
+    hn::StoreU(hn::TableLookupLanes(words_of(values), hn::SetTableIndices(kU32, kOrder)), kU32,
+               words);
   } else {
-    const VU32 lower = bytes(values);
-    const VU32 upper = bytes(values + 4);
+    const VU32 lower = words_of(values);
+    const VU32 upper = words_of(values + 4);
     hn::StoreU(hn::InterleaveLower(kU32, lower, upper), kU32, words);
     hn::StoreU(hn::InterleaveUpper(kU32, lower, upper), kU32, words + 4);
+  }
+}
+
+// Two tables at a time: of e4m3 both of a block, of e2m1 those of two blocks. Writes up to one
+// table more, of the scaling factor that follows the last.
+template <int32 kXDtype>
+HWY_INLINE void write_wide_tables(const float* sf, int64 num, CastBackTable* tables) {
+  const DWide d;
+  const nm::U32Of<DWide> d32;
+  const hn::Half<DWide> half;
+  const auto bias = hn::Set(d32, 0x7FFFu);
+  if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
+    const auto values =
+        hn::Combine(d, hn::LoadU(half, kCodeValues.e2m1), hn::LoadU(half, kCodeValues.e2m1));
+    for (int64 k = 0; k < num; k += 2) {
+      const auto scales = hn::Combine(d, hn::Set(half, sf[k + 1]), hn::Set(half, sf[k]));
+      const auto first = table_results(d, hn::Mul(values, scales), bias);
+      const auto second = hn::Xor(first, hn::Set(d32, 0x80000000u));
+      store_two_tables(first, second, tables[k].low, tables[k + 1].low);
+    }
+  } else {
+    const auto values = [&](int64 i) {
+      return hn::Combine(d, hn::LoadU(half, kCodeValues.e4m3_high + i),
+                         hn::LoadU(half, kCodeValues.e4m3_low + i));
+    };
+    const auto first_values = values(0);
+    const auto second_values = values(8);
+    const auto biases = hn::ConcatUpperLower(d32, hn::Set(d32, 0x7FFFu - (1u << 24)), bias);
+    for (int64 k = 0; k < num; ++k) {
+      const auto scale = hn::Set(d, sf[k]);
+      store_two_tables(table_results(d, hn::Mul(first_values, scale), biases),
+                       table_results(d, hn::Mul(second_values, scale), biases), tables[k].low,
+                       tables[k].high);
+    }
   }
 }
 
 // Returns whether every block has a table.
 template <int32 kXDtype>
 bool write_tables(const float* sf, int64 num, CastBackTable* tables) {
-  bool all = true;
-  for (int64 k = 0; k < num; ++k) {
-    all &= has_table<kXDtype>(sf[k]);
-    if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
-      write_table<kXDtype>(kCodeValues.e2m1, sf[k], 0, tables[k].low);
-    } else {
-      write_table<kXDtype>(kCodeValues.e4m3_low, sf[k], 0, tables[k].low);
-      write_table<kXDtype>(kCodeValues.e4m3_high, sf[k], 1, tables[k].high);
+  if constexpr (kWideStep != kStep) {
+    write_wide_tables<kXDtype>(sf, num, tables);
+  } else {
+    for (int64 k = 0; k < num; ++k) {
+      if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
+        write_table<kXDtype>(kCodeValues.e2m1, sf[k], 0, tables[k].low);
+      } else {
+        write_table<kXDtype>(kCodeValues.e4m3_low, sf[k], 0, tables[k].low);
+        write_table<kXDtype>(kCodeValues.e4m3_high, sf[k], 1, tables[k].high);
+      }
     }
   }
-  return all;
+  return all_have_tables<kXDtype>(sf, num);
 }
 
-template <bool kStream>
-HWY_INLINE void store_results(V8 lower, V8 upper, uint16* out) {
-  store<kStream>(hn::BitCast(kU16, hn::InterleaveLower(kU8, lower, upper)), kU16, out);
-  store<kStream>(hn::BitCast(kU16, hn::InterleaveUpper(kU8, lower, upper)), kU16, out + kStep / 2);
+template <bool kStream, class D, class V>
+HWY_INLINE void store_results(D /*d*/, V lower, V upper, uint16* out) {
+  const nm::U8Of<D> d8;
+  const nm::U16Of<D> d16;
+  store<kStream>(hn::BitCast(d16, hn::InterleaveLower(d8, lower, upper)), d16, out);
+  store<kStream>(hn::BitCast(d16, hn::InterleaveUpper(d8, lower, upper)), d16,
+                 out + kStepOf<D> / 2);
 }
 
-// e2m1 codes as bytes in zipped order.
 HWY_INLINE V8 load_nibbles(const uint8* x) {
   VU16 pairs;
   if constexpr (kLanes == 8) {
@@ -438,44 +564,58 @@ HWY_INLINE V8 load_nibbles(const uint8* x) {
   return hn::BitCast(kU8, hn::And(both, hn::Set(kU16, uint16{0x0F0F})));
 }
 
-// Looks up `num` codes, a multiple of kStep. Returns false, with wrong results, where NaN is among
+// e2m1 codes as bytes in zipped order.
+template <class D>
+HWY_INLINE hn::Vec<nm::U8Of<D>> load_nibbles(D d, const uint8* x) {
+  if constexpr (hn::MaxLanes(d) == 16) {
+    const nm::U8Of<D> d8;
+    return nm::zip_bytes(d8, nm::split_e2m1(d, hn::LoadU(hn::Half<decltype(d8)>(), x)));
+  } else {
+    return load_nibbles(x);
+  }
+}
+
+// Looks up `num` codes, a multiple of a step. Returns false, with wrong results, where NaN is among
 // them.
-template <int32 kXDtype, bool kStream>
-HWY_INLINE bool look_up(const uint8* x, int64 num, const CastBackTable& table, uint16* out) {
-  const V8 low_lower = hn::LoadDup128(kU8, table.low);
-  const V8 low_upper = hn::LoadDup128(kU8, table.low + 16);
+template <int32 kXDtype, bool kStream, class D>
+HWY_INLINE bool look_up(D d, const uint8* x, int64 num, const CastBackTable& table, uint16* out) {
+  const nm::U8Of<D> d8;
+  const nm::U16Of<D> d16;
+  using V = hn::Vec<nm::U8Of<D>>;
+  const V low_lower = hn::LoadDup128(d8, table.low);
+  const V low_upper = hn::LoadDup128(d8, table.low + 16);
   if constexpr (kXDtype == numerics::kDTypeE2M1x2) {
-    for (int64 k = 0; k < num; k += kStep) {
-      const V8 code = load_nibbles(x + code_bytes<kXDtype>(k));
-      store_results<kStream>(hn::TableLookupBytes(low_lower, code),
+    for (int64 k = 0; k < num; k += kStepOf<D>) {
+      const V code = load_nibbles(d, x + code_bytes<kXDtype>(k));
+      store_results<kStream>(d, hn::TableLookupBytes(low_lower, code),
                              hn::TableLookupBytes(low_upper, code), out + k);
     }
     return true;
   } else {
-    const V8 high_lower = hn::LoadDup128(kU8, table.high);
-    const V8 high_upper = hn::LoadDup128(kU8, table.high + 16);
+    const V high_lower = hn::LoadDup128(d8, table.high);
+    const V high_upper = hn::LoadDup128(d8, table.high + 16);
     // By the upper four bits: what they add to the upper byte, and whether the table is `low`.
     alignas(16) static constexpr uint8 kAdds[16] = {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07,
                                                     0x80, 0x81, 0x82, 0x83, 0x84, 0x85, 0x86, 0x87};
     alignas(16) static constexpr uint8 kIsLow[16] = {0xFF, 0, 0, 0, 0, 0, 0, 0,
                                                      0xFF, 0, 0, 0, 0, 0, 0, 0};
-    const V8 adds = hn::LoadDup128(kU8, kAdds);
-    const V8 lows = hn::LoadDup128(kU8, kIsLow);
-    const V8 nibble = hn::Set(kU8, uint8{0x0F});
-    V8 largest = hn::Zero(kU8);
-    for (int64 k = 0; k < num; k += kStep) {
-      const V8 code = nm::zip_bytes(kU8, hn::LoadU(kU8, x + k));
+    const V adds = hn::LoadDup128(d8, kAdds);
+    const V lows = hn::LoadDup128(d8, kIsLow);
+    const V nibble = hn::Set(d8, uint8{0x0F});
+    V largest = hn::Zero(d8);
+    for (int64 k = 0; k < num; k += kStepOf<D>) {
+      const V code = nm::zip_bytes(d8, hn::LoadU(d8, x + k));
       largest = hn::Max(largest, hn::Add(code, code));  // without the sign
-      const V8 index = hn::And(code, nibble);
-      const V8 top = hn::And(hn::BitCast(kU8, hn::ShiftRight<4>(hn::BitCast(kU16, code))), nibble);
+      const V index = hn::And(code, nibble);
+      const V top = hn::And(hn::BitCast(d8, hn::ShiftRight<4>(hn::BitCast(d16, code))), nibble);
       const auto is_low = hn::MaskFromVec(hn::TableLookupBytes(lows, top));
-      const V8 lower = hn::IfThenElse(is_low, hn::TableLookupBytes(low_lower, index),
-                                      hn::TableLookupBytes(high_lower, index));
-      const V8 upper = hn::IfThenElse(is_low, hn::TableLookupBytes(low_upper, index),
-                                      hn::TableLookupBytes(high_upper, index));
-      store_results<kStream>(lower, hn::Add(upper, hn::TableLookupBytes(adds, top)), out + k);
+      const V lower = hn::IfThenElse(is_low, hn::TableLookupBytes(low_lower, index),
+                                     hn::TableLookupBytes(high_lower, index));
+      const V upper = hn::IfThenElse(is_low, hn::TableLookupBytes(low_upper, index),
+                                     hn::TableLookupBytes(high_upper, index));
+      store_results<kStream>(d, lower, hn::Add(upper, hn::TableLookupBytes(adds, top)), out + k);
     }
-    return hn::AllFalse(kU8, hn::Eq(largest, hn::Set(kU8, uint8{0xFE})));
+    return hn::AllFalse(d8, hn::Eq(largest, hn::Set(d8, uint8{0xFE})));
   }
 }
 
@@ -512,9 +652,8 @@ void look_up_units(const uint8* x, const RowScales& sf, const CastBackTable* tab
     unit += kStep / kUnitCols;
   }
   if (k < plan.hidden) {
-    convert_tail<kXDtype, numerics::kDTypeBF16, true>(x + code_bytes<kXDtype>(k),
-                                                      load_scales(sf.numbers, kUnitCols, k),
-                                                      plan.hidden - k, out + k);
+    convert_tail<kXDtype, numerics::kDTypeBF16, true>(
+        kF, x + code_bytes<kXDtype>(k), ScalesByUnit{sf.numbers}(k), plan.hidden - k, out + k);
   }
 }
 
@@ -526,10 +665,11 @@ HWY_NOINLINE void convert_block(const uint8* x, float sf, int64 num, bool stream
   const Quad scales{{scale, scale}, {scale, scale}};
   int64 k = 0;
   for (; k + kStep <= num; k += kStep) {
-    convert<kXDtype, kOutDtype, true>(x + code_bytes<kXDtype>(k), scales, stream, out + k);
+    convert<kXDtype, kOutDtype, true>(kF, x + code_bytes<kXDtype>(k), scales, stream, out + k);
   }
   if (k < num) {
-    convert_tail<kXDtype, kOutDtype, true>(x + code_bytes<kXDtype>(k), scales, num - k, out + k);
+    convert_tail<kXDtype, kOutDtype, true>(kF, x + code_bytes<kXDtype>(k), scales, num - k,
+                                           out + k);
   }
 }
 
@@ -544,11 +684,29 @@ RowTables tables_of(const RowScales& sf, int32 sf_kind, int64 num, const CastBac
   if (sf.bytes == nullptr) {
     return {scratch.tables(), write_tables<kXDtype>(sf.numbers, num, scratch.tables())};
   }
-  bool all = true;
-  if constexpr (kXDtype == numerics::kDTypeE4M3) {
-    for (int64 k = 0; k < num; ++k) all &= has_table<kXDtype>(sf.numbers[k]);
-  }
+  const bool all = kXDtype == numerics::kDTypeE2M1x2 || all_have_tables<kXDtype>(sf.numbers, num);
   return {byte_tables<kXDtype>(sf_kind), all};
+}
+
+// Looks up a step of e2m1 codes, which lies in the blocks of two tables.
+template <bool kStream>
+HWY_INLINE void look_up_two(const uint8* x, const uint8* first, const uint8* second, uint16* out) {
+  const DWide d;
+  const nm::U8Of<DWide> d8;
+  const nm::U16Of<DWide> d16;
+  const hn::Half<decltype(d8)> half;
+  // Lower and upper bytes of the first, of the second
+  const auto tables = hn::Combine(d8, hn::LoadU(half, second), hn::LoadU(half, first));
+  const auto swapped = hn::SwapAdjacentBlocks(tables);
+  const auto codes = nm::split_e2m1(d, hn::LoadU(half, x));
+  const auto lower = hn::TableLookupBytes(hn::OddEvenBlocks(swapped, tables), codes);
+  const auto upper = hn::TableLookupBytes(hn::OddEvenBlocks(tables, swapped), codes);
+  const auto of_float = [&](auto v) { return hn::BitCast(d, v); };
+  const nm::Pair<DWide> results =
+      nm::unzip_f32(d, {of_float(hn::InterleaveLower(d8, lower, upper)),
+                        of_float(hn::InterleaveUpper(d8, lower, upper))});
+  store<kStream>(hn::BitCast(d16, results.lo), d16, out);
+  store<kStream>(hn::BitCast(d16, results.hi), d16, out + kWideStep / 2);
 }
 
 template <int32 kXDtype, bool kStream>
@@ -556,12 +714,29 @@ void look_up_row(const uint8* x, RowScales sf, RowTables tables, const CastBackP
                  uint16* out) {
   const int64 hidden = plan.hidden;
   const int64 block_cols = plan.block_cols;
-  for (int64 k = 0, i = 0; k < hidden; k += block_cols, ++i) {
+  int64 k = 0;
+  int64 i = 0;
+  const auto table = [&](int64 block) -> const CastBackTable& {
+    return tables.tables[sf.bytes == nullptr ? block : sf.bytes[block]];
+  };
+  if (kXDtype == numerics::kDTypeE2M1x2 && block_cols == kStep && tables.all) {
+    for (; k + kWideStep <= hidden; k += kWideStep, i += kWideStep / kStep) {
+      const uint8* step = x + code_bytes<kXDtype>(k);
+      if constexpr (kWideStep == kStep) {
+        look_up<kXDtype, kStream>(kF, step, kStep, table(i), out + k);
+      } else {
+        look_up_two<kStream>(step, table(i).low, table(i + 1).low, out + k);
+      }
+    }
+  }
+  for (; k < hidden; k += block_cols, ++i) {
     const uint8* block = x + code_bytes<kXDtype>(k);
     const int64 num = std::min(block_cols, hidden - k);
     int64 done = tables.all || has_table<kXDtype>(sf.numbers[i]) ? num & -kStep : 0;
-    const CastBackTable& table = tables.tables[sf.bytes == nullptr ? i : sf.bytes[i]];
-    if (!look_up<kXDtype, kStream>(block, done, table, out + k)) done = 0;
+    const bool looked_up = kWideStep == kStep || done % kWideStep == 0
+                               ? look_up<kXDtype, kStream>(DWide(), block, done, table(i), out + k)
+                               : look_up<kXDtype, kStream>(kF, block, done, table(i), out + k);
+    if (!looked_up) done = 0;
     if (done < num) {
       convert_block<kXDtype>(block + code_bytes<kXDtype>(done), sf.numbers[i], num - done, kStream,
                              out + k + done);
