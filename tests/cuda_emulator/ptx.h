@@ -167,6 +167,21 @@ EMULATOR_INLINE void add_bf16x2(u32& d, u32 a, u32 b) {
 }
 EMULATOR_INLINE void mul_rn_bf16x2(u32& d, u32 a, u32 b) { mul_bf16x2(d, a, b); }
 EMULATOR_INLINE void add_rn_bf16x2(u32& d, u32 a, u32 b) { add_bf16x2(d, a, b); }
+// a · b + c, whose product is exact, rounded to odd: rounding it again is like rounding once.
+EMULATOR_PLAIN static double fma_odd(double a, double b, double c) {
+  const double product = a * b;
+  const double sum = product + c;
+  const double rest = sum - product;
+  const double excess = (product - (sum - rest)) + (c - rest);
+  if (!(excess < 0 || excess > 0)) return sum;
+  u64 odd = __builtin_bit_cast(u64, sum);
+  if ((excess > 0) != (sum > 0)) --odd;
+  return __builtin_bit_cast(double, odd | 1);
+}
+EMULATOR_INLINE void fma_rn_bf16x2(u32& d, u32 a, u32 b, u32 c) {
+  d = pair(to_bf16(fma_odd(of_bf16(a & 0xFFFF), of_bf16(b & 0xFFFF), of_bf16(c & 0xFFFF))),
+           to_bf16(fma_odd(of_bf16(a >> 16), of_bf16(b >> 16), of_bf16(c >> 16))));
+}
 EMULATOR_INLINE void mul_f16x2(u32& d, u32 a, u32 b) {
   d = pair(to_f16(of_f16(a & 0xFFFF) * of_f16(b & 0xFFFF)),
            to_f16(of_f16(a >> 16) * of_f16(b >> 16)));
@@ -175,10 +190,25 @@ EMULATOR_INLINE void add_f16x2(u32& d, u32 a, u32 b) {
   d = pair(to_f16(of_f16(a & 0xFFFF) + of_f16(b & 0xFFFF)),
            to_f16(of_f16(a >> 16) + of_f16(b >> 16)));
 }
+EMULATOR_INLINE void lop3_b32(u32& d, u32 a, u32 b, u32 c, u32 table) {
+  d = 0;
+  for (u32 i = 0; i < 8; ++i) {
+    if ((table >> i & 1) == 0) continue;
+    d |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+  }
+}
 EMULATOR_INLINE void max_u16x2(u32& d, u32 a, u32 b) {
   const u32 low = (a & 0xFFFF) < (b & 0xFFFF) ? b & 0xFFFF : a & 0xFFFF;
   const u32 high = a >> 16 < b >> 16 ? b >> 16 : a >> 16;
   d = pair(low, high);
+}
+EMULATOR_INLINE void add_s16x2(u32& d, u32 a, u32 b) {
+  d = ((a & 0xFFFF0000) + (b & 0xFFFF0000)) | ((a + b) & 0xFFFF);
+}
+EMULATOR_INLINE void max_s16x2(u32& d, u32 a, u32 b) {
+  constexpr u32 kSigns = 0x80008000;  // so that the order is that of unsigned numbers
+  max_u16x2(d, a ^ kSigns, b ^ kSigns);
+  d ^= kSigns;
 }
 EMULATOR_INLINE void min_u16x2(u32& d, u32 a, u32 b) {
   const u32 low = (a & 0xFFFF) < (b & 0xFFFF) ? a & 0xFFFF : b & 0xFFFF;

@@ -93,31 +93,40 @@ inline uint32 narrow_e2m1x8(const float* magnitudes, const float* signs) {
          (odd & 0x80808080);
 }
 
-/// Eight e2m1 codes of eight bf16 times a power of two, whose products are <= 6. The products are
-/// exact in bf16, but for those that are too small for any code but 0; rounding as above, two at
-/// once.
+/// The bits of `a` where the mask has ones, those of `b` elsewhere; one instruction.
+inline uint32 select_bits(uint32 mask, uint32 a, uint32 b) {
+  uint32 bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(bits) : "r"(a), "r"(b), "r"(mask));
+  return bits;
+}
+
+/// Eight e2m1 codes of eight bf16 times a power of two, whose products are <= 6; two at once, and
+/// rounded as above.
 inline uint32 narrow_bf16_to_e2m1x8(const uint32* x, float power) {
-  const uint32 factor = __byte_perm(numerics::bit_cast<uint32>(power), 0, 0x3232);
-  uint32 bytes[4];  // two codes each
+  const uint32 factor = numerics::bit_cast<uint32>(power) >> 16;
+  const uint32 factors = __byte_perm(factor, 0, 0x1010);
+  const uint32 steps = __byte_perm(factor - 0x3C80, 0, 0x1010);  // from x to 2^6 times the product
+  uint32 codes[4];  // s....ccc in the upper byte of each half
 #pragma unroll
   for (int32 i = 0; i < 4; ++i) {
-    uint32 y;
-    asm("mul.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(x[i]), "r"(factor));
-    // 2^(e + 6), e >= 0: the sum has one bit of mantissa left, in its lowest bits n
-    const uint32 unit = max_u16x2((y & 0x7F807F80) + 0x03000300, 0x42804280);
-    uint32 sum;
-    asm("add.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(y & 0x7FFF7FFF), "r"(unit));
-    // Of each half e << 7 | n, times 65: the code n + 2e, shifted by 6
-    const uint32 codes = (sum * 65 - 0x42804280u * 65) >> 6 & 0x00070007;
-    bytes[i] = codes | codes >> 12;
+    // With 2^(e + 6), e >= 0, the sum has one bit of mantissa left, in its lowest bits n.
+    uint32 units;
+    asm("{.reg .b32 powers; add.s16x2 powers, %1, %2; max.s16x2 %0, powers, %3;}"
+        : "=r"(units)
+        : "r"(x[i] & 0x7F807F80), "r"(steps), "r"(0x42804280));
+    uint32 sums;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+        : "=r"(sums)
+        : "r"(x[i] & 0x7FFF7FFF), "r"(factors), "r"(units));
+    // Of each half e << 7 | n, times 260: the code n + 2e, shifted by 8
+    codes[i] = select_bits(0x7FFF7FFF, (sums - 0x42804280u) * 260, x[i]);
   }
-  const uint32 magnitudes = __byte_perm(__byte_perm(bytes[0], bytes[1], 0x0040),
-                                        __byte_perm(bytes[2], bytes[3], 0x0040), 0x5410);
-  const uint32 even =
-      __byte_perm(__byte_perm(x[0], x[1], 0x0051), __byte_perm(x[2], x[3], 0x0051), 0x5410);
-  const uint32 odd =
-      __byte_perm(__byte_perm(x[0], x[1], 0x0073), __byte_perm(x[2], x[3], 0x0073), 0x5410);
-  return magnitudes | (even >> 4 & 0x08080808) | (odd & 0x80808080);
+  const uint32 front = __byte_perm(codes[0], codes[1], 0x7351);
+  const uint32 back = __byte_perm(codes[2], codes[3], 0x7351);
+  const uint32 even = __byte_perm(front, back, 0x5410);
+  const uint32 odd = __byte_perm(front, back, 0x7632);
+  return select_bits(0x0F0F0F0F, select_bits(0x07070707, even, even >> 4),
+                     select_bits(0x70707070, odd << 4, odd));
 }
 
 }  // namespace tilekernels::device
