@@ -102,7 +102,7 @@ inline void run(const PlantedArgs& args) {
 #ifdef TILEKERNELS_TILE
   } else if constexpr (kKernel == 19) {  // an instruction that the emulator does not have
     uint32 d;
-    asm("lop3.b32 %0, %1, %1, %1, 0x96;" : "=r"(d) : "r"(i));
+    asm("bfind.u32 %0, %1;" : "=r"(d) : "r"(i));
     args.out[i] = d;
 #endif
   } else if constexpr (kKernel == 20) {  // a null pointer

@@ -218,7 +218,7 @@ TEST_F(Emulator, LanesGiveEachOtherWhatTheyShould) {
 }
 
 TEST_F(Emulator, NamesAnInstructionThatItDoesNotHave) {
-  expect_fault(fault(kUnknownInstruction), "lop3_b32");
+  expect_fault(fault(kUnknownInstruction), "bfind_u32");
 }
 
 TEST_F(Emulator, FindsMemoryTouchedBeforeTheWaitOfADependentLaunch) {

@@ -43,7 +43,9 @@ int32 registers_of(const CastShape& shape, const CastTile& tile) {
   const bool is_heavy = !tile.wide || tile.rows > 4 || shape.sf_kind == numerics::kSfE4M3 ||
                         (quantized && shape.fmt != numerics::kDTypeE4M3);
   if (is_heavy) return 64;
-  return quantized || tile.pack > 1 ? 48 : 40;
+  // Both magnitudes and units of the pairs that e2m1 is rounded in.
+  const bool is_paired = shape.fmt == numerics::kDTypeE2M1x2 && shape.sf_kind != numerics::kSfF32;
+  return quantized || tile.pack > 1 || is_paired ? 48 : 40;
 }
 
 }  // namespace
