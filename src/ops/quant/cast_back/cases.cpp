@@ -381,8 +381,7 @@ std::vector<Case> bad_cases() {
   const SfSource col_packed{{1, 128}, SfLayout::kColPacked};
   const SfSource token_packed{{2, 1}, SfLayout::kTokenPacked};
   return {
-      bad("out-dtype", x, sf, source, kE4M3,
-          "out_dtype must have dtype bf16, f16 or f32, got e4m3"),
+      bad("out-dtype", x, sf, source, kE4M3, "out must have dtype bf16, f16 or f32, got e4m3"),
       bad("rank", {{256}, kE4M3}, sf, source, kBF16, "x must have 2 dimensions, got (256)"),
       bad("dtype", {{4, 256}, DType::kI8}, sf, source, kBF16,
           "x must have dtype e4m3 or e2m1, got i8"),

@@ -19,7 +19,7 @@ constexpr KernelTable<CastBackArgs, CastBackShape> kCastBack = {
 QuantSource check_source(const TensorSpec& data, const TensorSpec& sf, const SfSource& x_sf,
                          DType out_dtype) {
   const Check check(kCastBack.op);
-  check.dtype("out_dtype", out_dtype, {DType::kBF16, DType::kF16, DType::kF32});
+  check.dtype("out", out_dtype, {DType::kBF16, DType::kF16, DType::kF32});
   return check_quant_source(check, data, sf, x_sf);
 }
 
