@@ -70,34 +70,41 @@ inline uint32 narrow_f16x2(float even, float odd) {
   return pair;
 }
 
-/// `magnitude` <= 6 rounded to a number of e2m1, times 2^-6, where e4m3 has the same numbers: its
-/// subnormals end there as those of e2m1 do at 1. Adding 2^(e + 22) leaves one bit of mantissa.
-inline float round_e2m1(float magnitude) {
-  const uint32 exponent = numerics::bit_cast<uint32>(magnitude) & 0x7F800000;
-  const float power =  // 2^(e + 16), e >= 0
-      numerics::bit_cast<float>(numerics::max_of(exponent + (16u << 23), 143u << 23));
-  return numerics::fma_rn(numerics::fma_rn(power, 64.0f, magnitude), 0x1p-6f, -power);
-}
-
-/// Eight e2m1 codes in order, the first in the lowest bits, of magnitudes <= 6 (or NaN:
-/// unspecified) with the signs of `signs`.
-inline uint32 narrow_e2m1x8(const float* magnitudes, const float* signs) {
-  float x[8];
-  for (int32 i = 0; i < 8; ++i) {
-    x[i] = numerics::with_sign(round_e2m1(magnitudes[i]), numerics::bit_cast<uint32>(signs[i]));
-  }
-  // Bytes s00ccc00 of the even and of the odd codes
-  const uint32 even = narrow_e4m3x2(x[0], x[2]) | narrow_e4m3x2(x[4], x[6]) << 16;
-  const uint32 odd = narrow_e4m3x2(x[1], x[3]) | narrow_e4m3x2(x[5], x[7]) << 16;
-  return (even >> 2 & 0x07070707) | (even >> 4 & 0x08080808) | (odd << 2 & 0x70707070) |
-         (odd & 0x80808080);
-}
-
 /// The bits of `a` where the mask has ones, those of `b` elsewhere; one instruction.
 inline uint32 select_bits(uint32 mask, uint32 a, uint32 b) {
   uint32 bits;
   asm("lop3.b32 %0, %1, %2, %3, 0xE4;" : "=r"(bits) : "r"(a), "r"(b), "r"(mask));
   return bits;
+}
+
+/// Eight e2m1 codes in order, the first in the lowest bits, from bytes s....ccc of the codes at
+/// even and at odd places.
+inline uint32 join_e2m1x8(uint32 even, uint32 odd) {
+  return select_bits(0x0F0F0F0F, select_bits(0x07070707, even, even >> 4),
+                     select_bits(0x70707070, odd << 4, odd));
+}
+
+/// Eight e2m1 codes in order of magnitudes <= 6 (or NaN: unspecified) with the signs of `signs`.
+inline uint32 narrow_e2m1x8(const float* magnitudes, const float* signs) {
+  uint32 codes[8];  // s....ccc in the uppermost byte
+#pragma unroll
+  for (int32 i = 0; i < 8; ++i) {
+    const uint32 power =  // 2^e, e >= 0
+        numerics::max_of(numerics::bit_cast<uint32>(magnitudes[i]) & 0x7F800000, 0x3F800000u);
+    // With 2^(e + 22) the sum has one bit of mantissa left, in its lowest bits n.
+    const float sum = numerics::fma_rn(numerics::bit_cast<float>(power), 0x1p22f, magnitudes[i]);
+    // Of e << 23 | n, times 2^24 + 4: the code n + 2e, shifted by 24
+    codes[i] = select_bits(0x7FFFFFFF, (numerics::bit_cast<uint32>(sum) - 0x4A800000) * 0x01000004,
+                           numerics::bit_cast<uint32>(signs[i]));
+  }
+  uint32 halves[4];  // even, odd, even, odd
+#pragma unroll
+  for (int32 i = 0; i < 4; ++i) {
+    const int32 at = i / 2 * 4 + i % 2;
+    halves[i] = __byte_perm(codes[at], codes[at + 2], 0x0073);
+  }
+  return join_e2m1x8(__byte_perm(halves[0], halves[2], 0x5410),
+                     __byte_perm(halves[1], halves[3], 0x5410));
 }
 
 /// Eight e2m1 codes of eight bf16 times a power of two, whose products are <= 6; two at once, and
@@ -123,10 +130,7 @@ inline uint32 narrow_bf16_to_e2m1x8(const uint32* x, float power) {
   }
   const uint32 front = __byte_perm(codes[0], codes[1], 0x7351);
   const uint32 back = __byte_perm(codes[2], codes[3], 0x7351);
-  const uint32 even = __byte_perm(front, back, 0x5410);
-  const uint32 odd = __byte_perm(front, back, 0x7632);
-  return select_bits(0x0F0F0F0F, select_bits(0x07070707, even, even >> 4),
-                     select_bits(0x70707070, odd << 4, odd));
+  return join_e2m1x8(__byte_perm(front, back, 0x5410), __byte_perm(front, back, 0x7632));
 }
 
 }  // namespace tilekernels::device
