@@ -11,6 +11,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/moe/reduce_fused/cpu.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "numerics/formats-inl.h"
@@ -104,23 +105,42 @@ HWY_INLINE Quad scaled(const Quad& sum, float sf) {
   return nm::map(sum, [&](VF v) { return hn::Mul(v, factor); });
 }
 
+// Rows that are read side by side are more than hardware prefetchers follow well. What is ahead of
+// all of them stays in a first-level cache.
+constexpr int64 kBytesAhead = 16 << 10;
+constexpr int64 kMostBytesAhead = 2048;  // of a row
+
+// `next`: the terms of the token that follows.
 template <int32 kXDtype, int32 kOutDtype>
-void reduce_token(const Terms& terms, int64 hidden, bool stream, Element<kOutDtype>* out) {
+void reduce_token(const Terms& terms, const Terms& next, int64 hidden, bool stream,
+                  Element<kOutDtype>* out) {
   using X = Element<kXDtype>;
+  constexpr auto kBytes = static_cast<int64>(sizeof(X));
   const auto row = [&](int32 k) { return reinterpret_cast<const X*>(terms.rows[k]); };
   int64 col = 0;
-  // Two steps share the factors.
-  for (; col + 2 * kStep <= hidden; col += 2 * kStep) {
-    Quad first = zero_sum();
-    Quad second = zero_sum();
-    for (int32 k = 0; k < terms.count; ++k) {
-      const VF factor = hn::Set(kF, terms.factors[k]);
-      add(first, load<kXDtype>(row(k) + col), factor);
-      add(second, load<kXDtype>(row(k) + col + kStep), factor);
+  // Up to column `end`; `offset` is that of the bytes to prefetch.
+  const auto add_steps = [&](int64 end, const Terms& ahead, int64 offset) {
+    // Two steps share the factors.
+    for (; col + 2 * kStep <= end; col += 2 * kStep) {
+      for (int32 k = 0; k < ahead.count; ++k) {
+        const uint8* const at = ahead.rows[k] + offset + col * kBytes;
+        for (int64 i = 0; i < 2 * kStep * kBytes; i += kLineBytes) hwy::Prefetch(at + i);
+      }
+      Quad first = zero_sum();
+      Quad second = zero_sum();
+      for (int32 k = 0; k < terms.count; ++k) {
+        const VF factor = hn::Set(kF, terms.factors[k]);
+        add(first, load<kXDtype>(row(k) + col), factor);
+        add(second, load<kXDtype>(row(k) + col + kStep), factor);
+      }
+      store_row<kXDtype, kOutDtype>(scaled(first, terms.sf), stream, out + col);
+      store_row<kXDtype, kOutDtype>(scaled(second, terms.sf), stream, out + col + kStep);
     }
-    store_row<kXDtype, kOutDtype>(scaled(first, terms.sf), stream, out + col);
-    store_row<kXDtype, kOutDtype>(scaled(second, terms.sf), stream, out + col + kStep);
-  }
+  };
+  const int64 bytes_ahead =
+      std::min({kBytesAhead / std::max(terms.count, 1), kMostBytesAhead, hidden * kBytes});
+  add_steps(hidden - bytes_ahead / kBytes, terms, bytes_ahead);
+  add_steps(hidden, next, bytes_ahead - hidden * kBytes);
   for (; col < hidden; col += kStep) {
     const int64 left = std::min(kStep, hidden - col);
     Quad sum = zero_sum();
@@ -135,10 +155,11 @@ void reduce_token(const Terms& terms, int64 hidden, bool stream, Element<kOutDty
   }
 }
 
-using ReduceToken = void(const Terms& terms, int64 hidden, bool stream, uint8* out);
+using ReduceToken = void(const Terms& terms, const Terms& next, int64 hidden, bool stream,
+                         uint8* out);
 template <int32 kXDtype, int32 kOutDtype>
-void reduce_bytes(const Terms& terms, int64 hidden, bool stream, uint8* out) {
-  reduce_token<kXDtype, kOutDtype>(terms, hidden, stream,
+void reduce_bytes(const Terms& terms, const Terms& next, int64 hidden, bool stream, uint8* out) {
+  reduce_token<kXDtype, kOutDtype>(terms, next, hidden, stream,
                                    reinterpret_cast<Element<kOutDtype>*>(out));
 }
 
@@ -165,8 +186,9 @@ int64 reduce_tokens(const ReduceFusedArgs& args, const ReduceFusedShape& shape, 
   ReduceToken* const reduce = choose(shape);
   const int64 row_bytes = int64{shape.hidden} * reduced_bytes(shape.out_dtype);
   int64 bad = end;
-  for (int64 token = begin; token < end; ++token) {
-    Terms terms;
+  const auto read_terms = [&](int64 token, Terms& terms) {
+    terms.count = 0;
+    if (token == end) return;
     if (args.sf != nullptr) terms.sf = *args.sf;
     for (int64 k = 0; k < shape.num_topk; ++k) {
       const int64 i = token * shape.num_topk + k;
@@ -178,7 +200,13 @@ int64 reduce_tokens(const ReduceFusedArgs& args, const ReduceFusedShape& shape, 
       terms.rows[terms.count] = args.x + pos * args.x_stride;
       terms.factors[terms.count++] = factor;
     }
-    reduce(terms, shape.hidden, stream, args.out + token * row_bytes);
+  };
+  Terms terms[2];  // of even and odd tokens
+  read_terms(begin, terms[begin % 2]);
+  for (int64 token = begin; token < end; ++token) {
+    Terms& next = terms[(token + 1) % 2];
+    read_terms(token + 1, next);
+    reduce(terms[token % 2], next, shape.hidden, stream, args.out + token * row_bytes);
   }
   return bad;
 }
