@@ -99,27 +99,32 @@ std::vector<int32> owners(const ExpandToFusedArgs& args, const ExpandToFusedShap
 template <class Word>
 void expand_sf(const ExpandToFusedArgs& args, const ExpandToFusedShape& shape, const int32* owner,
                int64 begin, int64 end) {
-  const auto copy = [&](int64 pos, int64 col) {
-    Word word{};
-    if (owner[pos] >= 0) {
-      const int64 token = owner[pos] / shape.num_topk;
-      std::memcpy(&word, args.sf.base + token * args.sf.row_stride + col * args.sf.col_stride,
-                  sizeof(Word));
-    }
-    std::memcpy(args.out_sf.base + pos * args.out_sf.row_stride + col * args.out_sf.col_stride,
-                &word, sizeof(Word));
-  };
   // A cache line of a column at a time
   constexpr int64 kRows = 64 / sizeof(Word);
+  static constexpr uint8 kZero[sizeof(Word)] = {};
   for (int64 first = begin; first < end; first += kRows) {
-    const int64 last = std::min(end, first + kRows);
+    const int64 num = std::min(end - first, kRows);
+    // Where the words of a position come from: padding takes kZero, without a stride.
+    const uint8* from[kRows];
+    int64 strides[kRows];
+    for (int64 i = 0; i < num; ++i) {
+      const int64 entry = owner[first + i];
+      const int64 token = entry / shape.num_topk;
+      from[i] = entry < 0 ? kZero : args.sf.base + token * args.sf.row_stride;
+      strides[i] = entry < 0 ? 0 : args.sf.col_stride;
+    }
+    uint8* const to = args.out_sf.base + first * args.out_sf.row_stride;
+    const auto copy = [&](int64 i, int64 col) {
+      std::memcpy(to + i * args.out_sf.row_stride + col * args.out_sf.col_stride,
+                  from[i] + col * strides[i], sizeof(Word));
+    };
     if (shape.sf_by_col != 0) {
       for (int64 col = 0; col < shape.sf_words; ++col) {
-        for (int64 pos = first; pos < last; ++pos) copy(pos, col);
+        for (int64 i = 0; i < num; ++i) copy(i, col);
       }
     } else {
-      for (int64 pos = first; pos < last; ++pos) {
-        for (int64 col = 0; col < shape.sf_words; ++col) copy(pos, col);
+      for (int64 i = 0; i < num; ++i) {
+        for (int64 col = 0; col < shape.sf_words; ++col) copy(i, col);
       }
     }
   }
