@@ -7,25 +7,6 @@
 
 namespace tilekernels {
 
-// Any row: the expert that ranks next after the last one, kTopk times. Lane k gets the k-th.
-inline uint32 select_one_by_one(const Row& row, uint32 groups) {
-  uint32 chosen = 0;
-  uint64 last = ~uint64{0};
-#pragma unroll 1
-  for (int32 k = 0; k < kTopk; ++k) {
-    uint64 next = 0;
-#pragma unroll 1
-    for (uint32 e = device::lane_id(); e < kExperts; e += device::kWarpLanes) {
-      if (!is_in(groups, e)) continue;
-      const uint64 ranking = device::ranking(numerics::topk_key(ranked(row, e)), e);
-      if (ranking < last && ranking > next) next = ranking;
-    }
-    last = device::warp_max(next);
-    if (static_cast<int32>(device::lane_id()) == k) chosen = device::ranked_index(last);
-  }
-  return chosen;
-}
-
 // Any row, in full; but for its scores where other warps store them.
 inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed, bool stores_scores) {
   if constexpr (kIsSoftmax && kIsHeld) add_up<false>(row, nullptr);
@@ -53,7 +34,9 @@ inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed, bool
     choice = fixed_choice<false>(args, row);
   } else {
     const uint32 groups = kGroups > 0 ? best_groups_of_any(row) : ~0u;
-    const uint32 expert = select_one_by_one(row, groups);
+    const uint32 expert = device::select_one_by_one<kTopk>(kExperts, [&](uint32 e) {
+      return is_in(groups, e) ? numerics::topk_key(ranked(row, e)) : numerics::kTopkTaken;
+    });
     choice = {expert, score_of(row, row.logits[expert])};
   }
   store_choices(args, row.token, choice, is_fixed);

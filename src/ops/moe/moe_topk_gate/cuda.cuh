@@ -62,17 +62,7 @@ inline int32 find_candidates(const Row& row, Held& held, float largest, Room& ro
   float threshold = threshold_of(largest);
   threshold = numerics::fma_rn(fabsf(threshold), -kRelativeMargin, threshold) - kMargin;
   if (!(threshold > -kInf)) return 0;
-  return gather_candidates(row, held.z, groups, threshold, room);
-}
-
-// The experts of a regular row from its candidates.
-inline Choice choose(const Row& row, int32 count, Room& room) {
-  __syncwarp();
-  if (count > device::kWarpLanes || !rank_few_candidates(row, count, room)) {
-    rank_candidates(row, count, room);
-  }
-  __syncwarp();
-  return chosen_of_lane(room);
+  return gather_candidates(row, held, groups, threshold, room);
 }
 
 inline void store_scores(const Row& row, float* to, Held& held) {
@@ -139,7 +129,7 @@ inline void moe_topk_gate(const MoeTopkGateArgs& args) {
     is_regular = look_at_row(row, is_fixed, held, largest);
     if constexpr (kIsSoftmax && !kIsHeld) add_up<false>(row, nullptr);
     is_regular = __all_sync(device::kAllLanes, is_regular);
-    if constexpr (kIsKept) keep(held, room);
+    if constexpr (kIsKept) keep_scores(held, room);
     if constexpr (kIsSoftmax && kIsHeld && !kSumsApart) {
       if (is_regular) add_up<true>(row, held.logits);
     }

@@ -2,21 +2,20 @@
 #pragma once
 
 #include "ops/moe/moe_topk_gate/row.cuh"
+#include "runtime/cuda/device/topk.cuh"
 
 namespace tilekernels {
 
 // Room for candidates: random scores have about kTopk of them.
 constexpr int32 kRoom = kTopk <= 8 ? 64 : 192;
-constexpr int32 kUnroll = 4;  // of the comparisons
 
 struct alignas(16) Room {
-  uint64 rankings[kRoom + kUnroll];   // of the candidates; or, of few, what ranks them
-  uint32 elements[kRoom];             // the candidates, by element of a lane and lane
-  uint64 chosen[device::kWarpLanes];  // expert and score by slot; or sums of groups
+  device::Candidates<kRoom> candidates;  // by z
+  uint64 chosen[device::kWarpLanes];     // expert and score by slot; or sums of groups
   // The two largest z of each lane and load
   float largest[kGroupsAreRuns ? kLoads * device::kWarpLanes : 1][2];
-  // By expert, of kIsKept
-  alignas(16) float z[kIsKept ? kExperts : 1];
+  // By expert
+  alignas(16) float z[kIsShared ? kExperts : 1];
   alignas(16) float scores[kIsKept ? kExperts : 1];
   float row_largest;  // of kSumsApart
   float row_sum;

@@ -83,13 +83,11 @@ inline void store_scores(const Share& share, float* to) {
   }
 }
 
-// A row that one warp has looked at.
-inline void keep(const Held& held, Room& room) {
+// Of a row that one warp has looked at.
+inline void keep_scores(const Held& held, Room& room) {
 #pragma unroll
   for (uint32 i = 0; i < kHeld; ++i) {
     if (!exists(i)) continue;
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) room.z[first_expert(i) + j] = held.z[i][j];
 #pragma unroll
     for (int32 j = 0; j < kWidth; ++j) room.scores[first_expert(i) + j] = held.scores[i][j];
   }

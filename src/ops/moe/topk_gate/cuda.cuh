@@ -49,20 +49,11 @@ inline float score(const Scores& scores, int32 j) {
   return numerics::bit_cast<float>(scores.words[j]);
 }
 
-// Any row: the element that ranks next after the last one, kTopk times.
+// Any row.
 inline void select_one_by_one(const float* row, int64* topk_idx) {
-  uint64 last = ~uint64{0};
-#pragma unroll 1
-  for (int32 k = 0; k < kTopk; ++k) {
-    uint64 next = 0;
-#pragma unroll 1
-    for (uint32 i = device::lane_id(); i < kExperts; i += device::kWarpLanes) {
-      const uint64 ranking = device::ranking(numerics::topk_key(row[i]), i);
-      if (ranking < last && ranking > next) next = ranking;
-    }
-    last = device::warp_max(next);
-    if (device::lane_id() == 0) topk_idx[k] = device::ranked_index(last);
-  }
+  const uint32 expert = device::select_one_by_one<kTopk>(
+      kExperts, [&](uint32 e) { return numerics::topk_key(row[e]); });
+  if (device::lane_id() < kTopk) topk_idx[device::lane_id()] = expert;
 }
 
 // What at least kTopk elements reach, and few more; or NaN.
@@ -82,36 +73,23 @@ inline int32 gather_candidates(const float* row, const Scores* held, float thres
   int32 count = 0;
 #pragma unroll 1
   for (int32 first = 0; first < kLoads; first += kBlock) {
-    Scores scores[kBlock];
+    float scores[kBlock][kWidth];
     uint32 mask = 0;  // a bit an element
 #pragma unroll
     for (int32 i = 0; i < kBlock; ++i) {
       if (kLoads % kBlock != 0 && first + i >= kLoads) break;
-      scores[i] = kIsHeld ? held[i] : load(row, first + i);
+      const Scores loaded = kIsHeld ? held[i] : load(row, first + i);
 #pragma unroll
       for (int32 j = 0; j < kWidth; ++j) {
         const bool exists =
             kExperts % kStep == 0 || first_expert(static_cast<uint32>(first + i)) + j < kExperts;
-        if (score(scores[i], j) >= threshold && exists) mask |= 1u << (i * kWidth + j);
+        scores[i][j] = score(loaded, j);
+        if (scores[i][j] >= threshold && exists) mask |= 1u << (i * kWidth + j);
       }
     }
-    const device::Share share = device::share_of_lane<3>(__popc(mask));
-    // A lane with most of the candidates is as rare as too many of them.
-    const bool is_crowded = __any_sync(device::kAllLanes, __popc(mask) > 7);
-    if (is_crowded || count + share.total > kSlots) return kSlots + 1;
-    auto next = candidates.from(count + share.first);
-    const uint32 first_of_lane = device::kept(first_expert(static_cast<uint32>(first)));
-#pragma unroll
-    for (int32 i = 0; i < kBlock; ++i) {
-      if (kLoads % kBlock != 0 && first + i >= kLoads) break;
-#pragma unroll
-      for (int32 j = 0; j < kWidth; ++j) {
-        if (mask & 1u << (i * kWidth + j)) {
-          next.put(score(scores[i], j), first_of_lane + static_cast<uint32>(i * kStep + j));
-        }
-      }
-    }
-    count += share.total;
+    count = device::add_candidates(candidates, count, scores, mask,
+                                   first_expert(static_cast<uint32>(first)), kStep);
+    if (count > kSlots) return count;
   }
   return count;
 }

@@ -24,6 +24,26 @@ inline uint64 warp_max(uint64 x) {
   return static_cast<uint64>(max_high) << 32 | __reduce_max_sync(kAllLanes, low);
 }
 
+/// Of any row: the element that ranks next after the last one, kTopk times. Lane k gets the index
+/// of the k-th. `key_of(index)` is asked for all indices below `num` every time.
+template <int32 kTopk, class Key>
+inline uint32 select_one_by_one(uint32 num, Key key_of) {
+  uint32 chosen = 0;
+  uint64 last = ~uint64{0};
+#pragma unroll 1
+  for (int32 k = 0; k < kTopk; ++k) {
+    uint64 next = 0;
+#pragma unroll 1
+    for (uint32 i = lane_id(); i < num; i += kWarpLanes) {
+      const uint64 candidate = ranking(key_of(i), i);
+      if (candidate < last && candidate > next) next = candidate;
+    }
+    last = warp_max(next);
+    if (static_cast<int32>(lane_id()) == k) chosen = ranked_index(last);
+  }
+  return chosen;
+}
+
 /// The elements of a row among which its largest are. Written and read by one warp.
 template <int32 kRoom>
 struct Candidates {
@@ -57,6 +77,31 @@ struct Candidates {
   }
 };
 
+/// Adds a lane's elements that have a bit in `mask` to `count` candidates; element j of load i has
+/// the index first + i · step + j. Returns how many there are then, or, if there is no room for
+/// them, any larger number than there is room for.
+template <int32 kLoads, int32 kWidth, int32 kRoom>
+inline int32 add_candidates(Candidates<kRoom>& candidates, int32 count,
+                            const float (&scores)[kLoads][kWidth], uint32 mask, uint32 first,
+                            uint32 step) {
+  const Share share = share_of_lane<3>(__popc(mask));
+  // A lane with most of the candidates is as rare as too many of them.
+  const bool is_crowded = __any_sync(kAllLanes, __popc(mask) > 7);
+  if (is_crowded || count + share.total > kRoom) return kRoom + 1;
+  auto next = candidates.from(count + share.first);
+  const uint32 first_of_lane = kept(first);
+#pragma unroll
+  for (int32 i = 0; i < kLoads; ++i) {
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) {
+      if (mask & 1u << (i * kWidth + j)) {
+        next.put(scores[i][j], first_of_lane + static_cast<uint32>(i) * step + j);
+      }
+    }
+  }
+  return count + share.total;
+}
+
 /// Gives every candidate whose place in the order is below kTopk to `take(place, index)`, each by
 /// one lane; of at most kFew (16 or 32) candidates. False, and nothing given, where some are equal.
 template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
@@ -64,9 +109,11 @@ inline bool place_few_candidates(Candidates<kRoom>& candidates, int32 count, Tak
   constexpr int32 kParts = kWarpLanes / kFew;  // lanes of a candidate; each compares with a part
   constexpr int32 kOthers = kFew / kParts;
   const auto lane = static_cast<int32>(lane_id());
+  const bool is_candidate = lane < count;
   if (count + lane < kFew) candidates.scores[count + lane] = -numerics::bit_cast<float>(0x7F800000);
   __syncwarp();
   const float score = candidates.scores[lane % kFew];
+  const uint32 index = is_candidate ? candidates.indices[lane] : 0;
   const float* others = candidates.scores + lane / kFew * kOthers;
   constexpr float kZero = 0x1p23f;  // from which on the lowest bits are the number
   float places[4] = {kZero, 0.0f, 0.0f, 0.0f};
@@ -77,20 +124,15 @@ inline bool place_few_candidates(Candidates<kRoom>& candidates, int32 count, Tak
       static_cast<int32>(numerics::bit_cast<uint32>(sum) - numerics::bit_cast<uint32>(kZero));
   if constexpr (kParts == 2) place += __shfl_xor_sync(kAllLanes, place, kFew);
   // Each pair was counted once, unless some are equal.
-  const bool is_candidate = lane < count;
   const int32 pairs = __reduce_add_sync(kAllLanes, is_candidate ? place : 0);
   if (2 * pairs != count * (count - 1)) return false;
-  if (is_candidate && place < kTopk) take(place, candidates.indices[lane]);
+  if (is_candidate && place < kTopk) take(place, index);
   return true;
 }
 
 /// The same of any number of candidates, from kTopk to kRoom. All scores are finite.
-template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
-inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
-  if (__builtin_expect(count <= kFew && place_few_candidates<kTopk, kFew>(candidates, count, take),
-                       true)) {
-    return;
-  }
+template <int32 kTopk, int32 kRoom, class Take>
+inline void place_many_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
   constexpr int32 kUnroll = Candidates<kRoom>::kUnroll;
   const auto lane = static_cast<int32>(lane_id());
   __syncwarp();
@@ -109,6 +151,16 @@ inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take ta
     }
     if (place < kTopk) take(place, index);
   }
+}
+
+/// By the one or the other.
+template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
+inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
+  if (__builtin_expect(count <= kFew && place_few_candidates<kTopk, kFew>(candidates, count, take),
+                       true)) {
+    return;
+  }
+  place_many_candidates<kTopk>(candidates, count, take);
 }
 
 /// A finite score that at least kTopk elements of the row reach, from the largest one of each lane,
