@@ -109,6 +109,15 @@ TILEKERNELS_CALLEE void load_even_odd(Reg<float>& even, Reg<float>& odd, Ub<uint
   }
 }
 
+/// Any NaN becomes the canonical one.
+TILEKERNELS_CALLEE void make_canonical(Reg<float>& x, const Mask& valid) {
+  Reg<float> nan;
+  Mask is_nan;
+  vcmp<Cmp::kNe>(is_nan, x, x, valid);
+  vdup(nan, numerics::kCanonicalNan, valid);
+  vsel(x, nan, x, is_nan);
+}
+
 /// Rounded once to the output's type, every NaN canonical, to memory. e4m3 saturates.
 template <int32 kOut>
 TILEKERNELS_CALLEE void store_values(Ub<uint8> out, Reg<float>& y, const Mask& valid) {

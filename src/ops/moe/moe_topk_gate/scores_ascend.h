@@ -7,14 +7,6 @@
 
 namespace tilekernels::ascend::moe_topk_gate_kernel {
 
-TILEKERNELS_CALLEE void make_canonical(Reg<float>& x, const Mask& valid) {
-  Reg<float> nan;
-  Mask is_nan;
-  vcmp<Cmp::kNe>(is_nan, x, x, valid);
-  vdup(nan, numerics::kCanonicalNan, valid);
-  vsel(x, nan, x, is_nan);
-}
-
 // topk_key of values without -0.
 TILEKERNELS_CALLEE void make_keys(Reg<int32>& key, const Reg<float>& value, const Mask& valid) {
   Reg<int32> constant;

@@ -72,14 +72,6 @@ constexpr int64 ub_bytes(const MoeTopkGateBackwardShape& shape, const Tile& tile
          2 * kTail + kFaultUbBytes;
 }
 
-TILEKERNELS_CALLEE void make_canonical(Reg<float>& x, const Mask& valid) {
-  Reg<float> nan;
-  Mask is_nan;
-  vcmp<Cmp::kNe>(is_nan, x, x, valid);
-  vdup(nan, numerics::kCanonicalNan, valid);
-  vsel(x, nan, x, is_nan);
-}
-
 // d = score_derivative(score); d is not score.
 template <int32 kScoring>
 TILEKERNELS_CALLEE void derivative(Reg<float>& d, const Reg<float>& score, const Mask& m) {

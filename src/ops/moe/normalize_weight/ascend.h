@@ -2,7 +2,7 @@
 #pragma once
 
 #include "ops/moe/normalize_weight/op.h"
-#include "runtime/ascend/ring.h"
+#include "runtime/ascend/composites.h"
 
 namespace tilekernels::ascend::normalize_weight_kernel {
 
@@ -13,14 +13,6 @@ constexpr int64 kTileWeights = kTileRows * kWeightSlots;
 // Bytes of UB that a kernel takes, readable tails included.
 constexpr int64 ub_bytes() {
   return kStages * (2 * (kTileWeights * 4 + kVectorBytes) + kTileRows * 4);
-}
-
-TILEKERNELS_CALLEE void make_canonical(Reg<float>& x, const Mask& valid) {
-  Reg<float> nan;
-  Mask is_nan;
-  vcmp<Cmp::kNe>(is_nan, x, x, valid);
-  vdup(nan, numerics::kCanonicalNan, valid);
-  vsel(x, nan, x, is_nan);
 }
 
 // The sum of the slots first, first + kStep, …: those of even and of odd number, each by the same
