@@ -97,4 +97,15 @@ inline Choice choose(const Row& row, int32 count, Room& room) {
   return chosen_of_lane(room);
 }
 
+// Puts the candidates of a regular row into the room. Returns how many; fewer than kTopk or more
+// than there is room for: many equal values, or few that are not -Inf.
+inline int32 find_candidates(const Row& row, Held& held, float largest, Room& room) {
+  uint32 groups = ~0u;
+  if constexpr (kGroups > 0) groups = close_groups(row, held, room, largest);
+  float threshold = threshold_of(largest);
+  threshold = numerics::fma_rn(fabsf(threshold), -kRelativeMargin, threshold) - kMargin;
+  if (!(threshold > -kInf)) return 0;
+  return gather_candidates(row, held, groups, threshold, room);
+}
+
 }  // namespace tilekernels

@@ -9,80 +9,9 @@
 
 namespace tilekernels {
 
+constexpr int32 kMaxThreads = kTile.rows * kTile.row_warps * device::kWarpLanes;
 // Blocks of a multiprocessor: with 64 registers a thread short rows need no more than they get.
 constexpr int32 kMinBlocks = kTile.rows > 1 && kLoads* kWidth <= 16 ? 4 : 1;
-
-// The first look. `largest` z of this lane; returns whether its logits and z are in range.
-inline bool look_at_row(const Row& row, bool is_fixed, Held& held, float& largest) {
-  float squares = 0.0f;
-  largest = -kInf;
-#pragma unroll(kHeldUnroll)
-  for (uint32 i = 0; i < kLoads; ++i) {
-    const uint32 at = kIsHeld ? i : 0;
-    if constexpr (!kIsHeld) {
-      held.logits[0] = load(row.logits, i);
-      held.bias[0] = load_bias(row, i);
-    }
-    look(held.logits[at], held.bias[at], i, held.z[at], held.scores[at]);
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) {
-      const float x = number(held.logits[at], j);
-      squares = numerics::fma_rn(x, x, squares);
-      largest = device::max_or_nan(largest, held.z[at][j]);
-    }
-  }
-  return squares <= kMaxSquares && (is_fixed || largest < kInf);
-}
-
-// The groups that take part; z of the others becomes -Inf.
-inline uint32 close_groups(const Row& row, Held& held, Room& room, float& largest) {
-  const uint32 groups = kGroupsAreLanes || kGroupsAreRuns ? best_groups_of_held(held.z, room)
-                                                          : best_groups_of_any(row);
-  largest = -kInf;
-#pragma unroll(kHeldUnroll)
-  for (uint32 i = 0; i < kLoads; ++i) {
-    const uint32 at = kIsHeld ? i : 0;
-    if constexpr (!kIsHeld) {
-      look(load(row.logits, i), load_bias(row, i), i, held.z[0], held.scores[0]);
-    }
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) {
-      if (!is_in(groups, first_expert(i) + j)) held.z[at][j] = -kInf;
-      largest = fmaxf(largest, held.z[at][j]);
-    }
-  }
-  return groups;
-}
-
-// Puts the candidates of a regular row into the room. Returns how many; fewer than kTopk or more
-// than there is room for: many equal values, or few that are not -Inf.
-inline int32 find_candidates(const Row& row, Held& held, float largest, Room& room) {
-  uint32 groups = ~0u;
-  if constexpr (kGroups > 0) groups = close_groups(row, held, room, largest);
-  float threshold = threshold_of(largest);
-  threshold = numerics::fma_rn(fabsf(threshold), -kRelativeMargin, threshold) - kMargin;
-  if (!(threshold > -kInf)) return 0;
-  return gather_candidates(row, held, groups, threshold, room);
-}
-
-inline void store_scores(const Row& row, float* to, Held& held) {
-#pragma unroll(kHeldUnroll)
-  for (uint32 i = 0; i < kLoads; ++i) {
-    const uint32 at = kIsHeld ? i : 0;
-    if constexpr (!kIsHeld) {
-      held.logits[0] = load(row.logits, i);
-      look(held.logits[0], load_bias(row, i), i, held.z[0], held.scores[0]);
-    }
-    Scores words;
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) {
-      const float score =
-          kIsSoftmax ? regular_score_of(row, number(held.logits[at], j)) : held.scores[at][j];
-      words.words[j] = numerics::bit_cast<uint32>(score);
-    }
-    if (exists(i)) device::store<kWidth * 4>(to + first_expert(i), words);
-  }
-}
 
 inline void moe_topk_gate(const MoeTopkGateArgs& args) {
   __shared__ Room rooms[kTile.rows];
@@ -150,9 +79,7 @@ inline void moe_topk_gate(const MoeTopkGateArgs& args) {
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kTile.rows* tilekernels::kTile.row_warps *
-                                                 32,
-                                             tilekernels::kMinBlocks)
+extern "C" __global__ void __launch_bounds__(tilekernels::kMaxThreads, tilekernels::kMinBlocks)
     moe_topk_gate_kernel(const __grid_constant__ tilekernels::MoeTopkGateArgs args) {
   tilekernels::moe_topk_gate(args);
 }

@@ -106,4 +106,24 @@ inline uint32 best_groups_of_any(const Row& row) {
   return best_groups(key);
 }
 
+// The groups that take part; z of the others becomes -Inf.
+inline uint32 close_groups(const Row& row, Held& held, Room& room, float& largest) {
+  const uint32 groups = kGroupsAreLanes || kGroupsAreRuns ? best_groups_of_held(held.z, room)
+                                                          : best_groups_of_any(row);
+  largest = -kInf;
+#pragma unroll(kHeldUnroll)
+  for (uint32 i = 0; i < kLoads; ++i) {
+    const uint32 at = kIsHeld ? i : 0;
+    if constexpr (!kIsHeld) {
+      look(load(row.logits, i), load_bias(row, i), i, held.z[0], held.scores[0]);
+    }
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) {
+      if (!is_in(groups, first_expert(i) + j)) held.z[at][j] = -kInf;
+      largest = fmaxf(largest, held.z[at][j]);
+    }
+  }
+  return groups;
+}
+
 }  // namespace tilekernels

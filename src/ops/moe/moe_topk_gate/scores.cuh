@@ -75,4 +75,45 @@ inline void look(const Scores& logits, const Scores& bias, uint32 i, float (&z)[
   }
 }
 
+// The first look. `largest` z of this lane; returns whether its logits and z are in range.
+inline bool look_at_row(const Row& row, bool is_fixed, Held& held, float& largest) {
+  float squares = 0.0f;
+  largest = -kInf;
+#pragma unroll(kHeldUnroll)
+  for (uint32 i = 0; i < kLoads; ++i) {
+    const uint32 at = kIsHeld ? i : 0;
+    if constexpr (!kIsHeld) {
+      held.logits[0] = load(row.logits, i);
+      held.bias[0] = load_bias(row, i);
+    }
+    look(held.logits[at], held.bias[at], i, held.z[at], held.scores[at]);
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) {
+      const float x = number(held.logits[at], j);
+      squares = numerics::fma_rn(x, x, squares);
+      largest = device::max_or_nan(largest, held.z[at][j]);
+    }
+  }
+  return squares <= kMaxSquares && (is_fixed || largest < kInf);
+}
+
+inline void store_scores(const Row& row, float* to, Held& held) {
+#pragma unroll(kHeldUnroll)
+  for (uint32 i = 0; i < kLoads; ++i) {
+    const uint32 at = kIsHeld ? i : 0;
+    if constexpr (!kIsHeld) {
+      held.logits[0] = load(row.logits, i);
+      look(held.logits[0], load_bias(row, i), i, held.z[0], held.scores[0]);
+    }
+    Scores words;
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) {
+      const float score =
+          kIsSoftmax ? regular_score_of(row, number(held.logits[at], j)) : held.scores[at][j];
+      words.words[j] = numerics::bit_cast<uint32>(score);
+    }
+    if (exists(i)) device::store<kWidth * 4>(to + first_expert(i), words);
+  }
+}
+
 }  // namespace tilekernels
