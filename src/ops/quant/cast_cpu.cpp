@@ -121,6 +121,10 @@ class Tile {
     return args_.x + row * args_.x_pitch_bytes + bytes_of<kX>(col_begin_);
   }
 
+  void prefetch_row(const uint8* x) const {
+    for (int64 i = 0; i < bytes_of<kX>(cols_); i += 64) hwy::Prefetch(x + i);
+  }
+
   // One row of scaling blocks.
   void cast(int64 m, uint8* sf) {
     const int64 row_begin = m * shape_.block_rows;
@@ -130,10 +134,9 @@ class Tile {
         read_units(r);
         quantized_amax(row(r), r == row_begin);
       } else {
-        if (is_first_ && r + kRowsAhead < row_end) {
-          const uint8* ahead = row(r + kRowsAhead);
-          for (int64 i = 0; i < bytes_of<kX>(cols_); i += 64) hwy::Prefetch(ahead + i);
-        }
+        if (is_first_ && r + kRowsAhead < row_end) prefetch_row(row(r + kRowsAhead));
+        // Nothing is encoded, which would do it.
+        if (shape_.mode == kCastSfOnly) prefetch_row(row(r) + prefetch_offset_);
         row_amax<kX>(row(r), cols_, shape_.block_cols, r == row_begin, scratch_.amax);
       }
     }
