@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "numerics/divide.h"
 #include "ops/moe/get_fused_mapping/op.h"
 #include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
@@ -19,9 +20,17 @@ struct Mapping {
   const GetFusedMappingShape& shape;
   int64 part;  // entries
   int64 num_parts;
-  std::vector<int64> places;  // by part and expert: entries, then the next position
+  numerics::Divisor topk;
+  // By part and slot: entries, then the next position. Slot 0 is that of -1, then come those of the
+  // experts, the last one is that of all that is out of range: so no entry needs a branch, which
+  // nobody could predict.
+  std::vector<int64> places;
 
-  int64* of_part(int64 i) { return places.data() + i * shape.num_experts; }
+  std::size_t num_slots() const { return static_cast<std::size_t>(shape.num_experts) + 2; }
+  static std::size_t slot(int64 index, std::size_t last) {
+    return std::min(static_cast<std::size_t>(index) + 1, last);
+  }
+  int64* of_part(int64 i) { return places.data() + static_cast<std::size_t>(i) * num_slots(); }
   int64 end_of(int64 i) const { return std::min(args.num_entries, (i + 1) * part); }
 
   void report(int64 entry, int32 kind) const {
@@ -29,17 +38,17 @@ struct Mapping {
   }
 
   void count(int64 which) {
-    int64* counts = of_part(which);
-    int64 bad = args.num_entries;
-    for (int64 i = end_of(which) - 1; i >= which * part; --i) {
-      const int32 expert = routed_expert(args.topk_idx[i], shape.num_experts);
-      if (expert >= 0) {
-        ++counts[expert];
-      } else if (is_bad_index(args.topk_idx[i], shape.num_experts)) {
-        bad = i;
-      }
-    }
-    if (bad < args.num_entries) report(bad, numerics::kFaultIndexOutOfRange);
+    int64* const counts = of_part(which);
+    // Copies, which no store may have changed.
+    const int64* const topk_idx = args.topk_idx;
+    const int64 begin = which * part;
+    const int64 end = end_of(which);
+    const std::size_t last = num_slots() - 1;
+    for (int64 i = begin; i < end; ++i) ++counts[slot(topk_idx[i], last)];
+    if (counts[last] == 0) return;
+    int64 bad = begin;
+    while (slot(topk_idx[bad], last) < last) ++bad;
+    report(bad, numerics::kFaultIndexOutOfRange);
   }
 
   void pad(int64 begin, int64 end) const {
@@ -58,7 +67,7 @@ struct Mapping {
     for (int32 expert = 0; expert < shape.num_experts; ++expert) {
       int64 next = start;
       for (int64 which = 0; which < num_parts; ++which) {
-        int64& place = of_part(which)[expert];
+        int64& place = of_part(which)[expert + 1];
         const int64 count = place;
         place = next;
         next += count;
@@ -77,29 +86,40 @@ struct Mapping {
 
   // Scatters into one array alone, of which the lines in use stay in the nearest cache.
   void place(int64 which, int32 first_cut) {
-    int64* next = of_part(which);
-    int64 bad = args.num_entries;
-    for (int64 i = which * part; i < end_of(which); ++i) {
-      const int32 expert = routed_expert(args.topk_idx[i], shape.num_experts);
-      args.token_topk_to_pos[i] = -1;
-      if (expert < 0) continue;
-      const int64 pos = next[expert]++;
-      if (expert >= first_cut) bad = std::min(bad, i);
-      if (pos >= args.num_expanded) continue;
-      args.token_topk_to_pos[i] = static_cast<int32>(pos);
-      args.pos_to_token_topk[pos] = static_cast<int32>(i);
+    int64* const next = of_part(which);
+    const int64* const topk_idx = args.topk_idx;
+    int32* const token_topk_to_pos = args.token_topk_to_pos;
+    int32* const pos_to_token_topk = args.pos_to_token_topk;
+    const int64 num_expanded = args.num_expanded;
+    const int64 end = end_of(which);
+    const std::size_t last = num_slots() - 1;
+    next[0] = next[last] = num_expanded;  // no position
+    int32 nowhere = 0;
+    for (int64 i = which * part; i < end; ++i) {
+      const int64 pos = next[slot(topk_idx[i], last)]++;
+      const bool has_place = pos < num_expanded;
+      token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
+      int32* const entry = has_place ? pos_to_token_topk + pos : &nowhere;
+      *entry = static_cast<int32>(i);
     }
-    if (bad < args.num_entries) report(bad, numerics::kFaultPositionOutOfRange);
+    if (first_cut < shape.num_experts) report_cut(which, first_cut);
+  }
+
+  // The first entry of a segment that does not fit.
+  void report_cut(int64 which, int32 first_cut) const {
+    for (int64 i = which * part; i < end_of(which); ++i) {
+      if (routed_expert(args.topk_idx[i], shape.num_experts) < first_cut) continue;
+      return report(i, numerics::kFaultPositionOutOfRange);
+    }
   }
 
   // The other arrays of an expert's positions follow.
   void complete(int32 expert) const {
-    const auto topk = static_cast<uint32>(shape.num_topk);
-    for (int64 pos = args.expert_start[expert]; pos < args.psum_num_tokens_per_expert[expert];
-         ++pos) {
+    const int64 end = args.psum_num_tokens_per_expert[expert];
+    for (int64 pos = args.expert_start[expert]; pos < end; ++pos) {
       args.pos_to_expert[pos] = expert;
-      args.pos_to_token[pos] =
-          static_cast<int32>(static_cast<uint32>(args.pos_to_token_topk[pos]) / topk);
+      args.pos_to_token[pos] = static_cast<int32>(
+          numerics::quotient(static_cast<uint32>(args.pos_to_token_topk[pos]), topk));
     }
   }
 };
@@ -111,8 +131,8 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   // Counts weigh less than entries.
   const int64 part = std::max<int64>(kPartEntries, 4 * int64{shape.num_experts});
   const int64 num_parts = std::max<int64>(1, numerics::ceil_div(args.num_entries, part));
-  Mapping mapping{args, shape, part, num_parts,
-                  std::vector<int64>(static_cast<std::size_t>(num_parts * shape.num_experts))};
+  Mapping mapping{args, shape, part, num_parts, numerics::divisor_of(shape.num_topk), {}};
+  mapping.places.resize(static_cast<std::size_t>(num_parts) * mapping.num_slots());
   const int64 parts_per_thread = items_per_thread(kNanosecondsPerEntry * static_cast<double>(part));
   parallel_for(num_parts, parts_per_thread, [&](int64 begin, int64 end) {
     for (int64 which = begin; which < end; ++which) mapping.count(which);
