@@ -90,7 +90,7 @@ std::vector<int32> owners(const ExpandToFusedArgs& args, const ExpandToFusedShap
     }
   }
   if (bad < entries) {
-    note_fault(args.fault, bad / shape.num_topk, kExpandToFusedId,
+    note_fault(args.fault, bad / shape.num_topk, expand_op_id(shape),
                numerics::kFaultPositionOutOfRange);
   }
   return owner;
