@@ -118,13 +118,20 @@ class Rows {
 
  private:
   static constexpr int64 kAhead = 4;
+  static constexpr int32 kFloatsInLine = static_cast<int32>(kLineBytes / sizeof(float));
+  static constexpr int32 kMostPerSlot = 4 * kFloatsInLine;
 
   bool is_expert(int64 index) const { return index >= 0 && index < shape_.num_experts; }
 
-  // The scores that a later row looks up.
+  // The scores that a later row looks up; of rows that are not much longer than that all, as
+  // machines fetch lines in order several times faster.
   void prefetch(int64 token) const {
     const int64* experts = args_.topk_idx + token * shape_.num_topk;
     const float* scores = args_.scores + token * shape_.num_experts;
+    if (shape_.num_experts <= kMostPerSlot * shape_.num_topk) {
+      for (int32 e = 0; e < shape_.num_experts; e += kFloatsInLine) hwy::Prefetch(scores + e);
+      return;
+    }
     for (int32 k = 0; k < shape_.num_topk; ++k) {
       if (is_expert(experts[k])) hwy::Prefetch(scores + experts[k]);
     }
