@@ -7,17 +7,20 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/cpu/cache.h"
 #include "runtime/cpu/fault.h"
 #include "runtime/cpu/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/moe/moe_topk_gate/cpu.cpp"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
 #include "hwy/highway.h"
 #include "numerics/row_sum-inl.h"
 #include "numerics/scoring-inl.h"
 #include "ops/moe/top_two-inl.h"
 #include "ops/moe/topk-inl.h"
+#include "runtime/cpu/store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilekernels::cpu::HWY_NAMESPACE {
@@ -276,9 +279,10 @@ Found score_row(const MoeTopkGateShape& shape, const float* logits, const float*
 
 }  // namespace
 
-// Returns the lowest error word of the rows [begin, end).
-uint64 moe_topk_gate(const MoeTopkGateArgs& call, const MoeTopkGateShape& shape, int64 begin,
-                     int64 end) {
+// Returns the lowest error word of the rows [begin, end). is_large: logits, and scores that are
+// saved, do not stay in the cache.
+uint64 moe_topk_gate(const MoeTopkGateArgs& call, const MoeTopkGateShape& shape, bool is_large,
+                     int64 begin, int64 end) {
   uint64 word = numerics::kNoFault;
   MoeTopkGateArgs args = call;
   args.fault = &word;
@@ -289,6 +293,7 @@ uint64 moe_topk_gate(const MoeTopkGateArgs& call, const MoeTopkGateShape& shape,
   const bool has_ranked = shape.has_bias || shape.has_image_bias || shape.num_groups > 0 ||
                           shape.scoring == kScoringSoftmax;
   constexpr int64 kLine = 16;
+  constexpr int64 kRowsAhead = 4;
   const int64 pitch = numerics::align_up(num_experts, kLine) + kLine;
   std::vector<float> memory(static_cast<size_t>(batch * pitch * (has_ranked ? 2 : 1) + kLine));
   float* const aligned =
@@ -306,6 +311,10 @@ uint64 moe_topk_gate(const MoeTopkGateArgs& call, const MoeTopkGateShape& shape,
         continue;
       }
       const float* logits = args.logits + token * num_experts;
+      if (is_large) {
+        const float* const later = logits + kRowsAhead * num_experts;
+        for (int32 e = 0; e < num_experts; e += kLine) hwy::Prefetch(later + e);
+      }
       const bool is_image = shape.has_image_bias && args.image_token_mask[token];
       const float* bias = is_image ? args.image_bias : args.bias;
       Buffers to{aligned + num_rows * pitch, aligned + num_rows * pitch};
@@ -323,7 +332,12 @@ uint64 moe_topk_gate(const MoeTopkGateArgs& call, const MoeTopkGateShape& shape,
         continue;
       }
       if (shape.has_scores) {
-        std::copy_n(to.scores, num_experts, args.scores + token * num_experts);
+        float* const saved = args.scores + token * num_experts;
+        if (is_large) {
+          stream_copy(saved, to.scores, int64{num_experts} * 4);
+        } else {
+          std::copy_n(to.scores, num_experts, saved);
+        }
       }
       if (is_fixed) {
         finish(args, shape, token, to.scores, fixed);
@@ -359,9 +373,10 @@ HWY_EXPORT(moe_topk_gate);
 
 void moe_topk_gate(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape, const Launch&) {
   const auto route = HWY_DYNAMIC_DISPATCH(moe_topk_gate);
+  const bool is_large = should_stream(args.num_tokens * shape.num_experts * 4);
   const double nanoseconds = 100.0 + 0.75 * shape.num_experts;
   parallel_for(args.num_tokens, items_per_thread(nanoseconds), [&](int64 begin, int64 end) {
-    const uint64 word = route(args, shape, begin, end);
+    const uint64 word = route(args, shape, is_large, begin, end);
     if (word == numerics::kNoFault) return;
     note_fault(args.fault, numerics::fault_row(word), numerics::fault_op(word),
                numerics::fault_kind(word));
