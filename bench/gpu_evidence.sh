@@ -64,7 +64,7 @@ run_info() {
 }
 
 run_warm() {
-  step warm 150 "$tool" cache warm --all-cases --threads "$(nproc)" --cubins "$results/cubins"
+  step warm 200 "$tool" cache warm --all-cases --threads "$(nproc)" --cubins "$results/cubins"
   # They stay here unless asked for: the report is what is kept.
   cp "$results/cubins/kernels.json" "$results/kernels.json" 2>/dev/null
   rm -rf "$results/cubins"
@@ -82,7 +82,7 @@ run_sanitize() {
   fi
   local check pids=()
   for check in memcheck racecheck initcheck synccheck; do  # beside each other: nothing is timed
-    step "$check" 120 compute-sanitizer --tool "$check" --error-exitcode 9 --print-limit 20 \
+    step "$check" 240 compute-sanitizer --tool "$check" --error-exitcode 9 --print-limit 20 \
       "$tool" verify --small --backend cuda &
     pids+=($!)
   done
@@ -93,7 +93,7 @@ run_bench() {
   local cupti options=()
   cupti=$(find_cupti)
   [ -z "$cupti" ] || options=(--cupti "$cupti")
-  step bench 170 "$tool" bench --backend cuda "${options[@]}" --record "$results/bench.json" ||
+  step bench 240 "$tool" bench --backend cuda "${options[@]}" --record "$results/bench.json" ||
     step bench-events 60 "$tool" bench --backend cuda --reps 30 --record "$results/bench-events.json"
 }
 
