@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/cpu/cache.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
 #include "tilekernels/moe.h"
@@ -202,6 +203,51 @@ TEST(MoeTopkGate, DrawnCallsOnEveryTarget) {
   }
   EXPECT_GT(num_faults, 100u);
   EXPECT_LT(num_faults, 2500u);
+  reset_runtime_config();
+}
+
+// Results that do not stay in the cache are stored past it: the same rows as in small calls.
+TEST(MoeTopkGate, LargeCallsHaveTheRowsOfSmallOnes) {
+  if (cpu_targets().empty()) GTEST_SKIP() << "no SIMD target on this machine";
+  constexpr int64_t kExperts = 99;
+  constexpr int64_t kTopk = 6;
+  constexpr int64_t kParts = 8;
+  const int64_t part = cpu::last_level_cache_bytes() / (4 * kExperts * 4) / (kParts - 1);
+  const int64_t num_tokens = part * kParts;
+  ASSERT_TRUE(cpu::should_stream(num_tokens * kExperts * 4));
+  ASSERT_FALSE(cpu::should_stream(part * kExperts * 4));
+
+  std::vector<float> logits(static_cast<size_t>(num_tokens * kExperts));
+  for (size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = 0.01f * static_cast<float>(i * 7919 % 1013) - 5.0f;
+  }
+  const auto rows_of = [&](float* from, int64_t num) {
+    return TensorView{from, {{num, kExperts}, DType::kF32}};
+  };
+  const auto expect_same = [](const Tensor& whole, const Tensor& of_part, int64_t index) {
+    const size_t size = of_part.spec().storage_bytes();
+    const auto* from =
+        static_cast<const uint8_t*>(whole.data()) + static_cast<size_t>(index) * size;
+    EXPECT_EQ(std::memcmp(from, of_part.data(), size), 0) << "part " << index;
+  };
+  const auto backward = [&](const RoutingTensor& of) {
+    return moe_topk_gate_backward(*of.scores, of.topk_idx, of.topk_weights, of.topk_weights, 2.5f);
+  };
+  const MoeTopkGateOptions options{.routed_scaling_factor = 2.5f, .save_scores = true};
+  for (const std::string& target : cpu_targets()) {
+    set_cpu_target(target);
+    const RoutingTensor whole =
+        moe_topk_gate_forward(rows_of(logits.data(), num_tokens), kTopk, options);
+    const Tensor grad_logits = backward(whole);
+    for (int64_t i = 0; i < kParts; ++i) {
+      const RoutingTensor of_part =
+          moe_topk_gate_forward(rows_of(logits.data() + i * part * kExperts, part), kTopk, options);
+      expect_same(whole.topk_idx, of_part.topk_idx, i);
+      expect_same(whole.topk_weights, of_part.topk_weights, i);
+      expect_same(*whole.scores, *of_part.scores, i);
+      expect_same(grad_logits, backward(of_part), i);
+    }
+  }
   reset_runtime_config();
 }
 
