@@ -22,7 +22,7 @@ namespace scales {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace nm = numerics::HWY_NAMESPACE;
 
-using DF = hn::CappedTag<float, 8>;
+using DF = hn::CappedTag<float, 16>;
 using DU32 = nm::U32Of<DF>;
 using VF = hn::Vec<DF>;
 using VU32 = hn::Vec<DU32>;
