@@ -287,14 +287,12 @@ TILEKERNELS_CORE void add_up(const Args& args, bool is_fraction) {
           vf_call<copy_sums>("copy_sums", out.fill(), sums, num_bins);
         } else {
           // Products have up to 62 bits: the scalar unit rounds them.
-          set_flag<Pipe::kV, Pipe::kS>(0);
-          wait_flag<Pipe::kV, Pipe::kS>(0);
+          wait_for<Pipe::kV, Pipe::kS>();
           for (uint32 bin = 0; bin < num_bins; ++bin) {
             const int64 product = int64{get_value(sums, bin)} * args.num_bins;
             set_value(products, bin, static_cast<float>(product));
           }
-          set_flag<Pipe::kS, Pipe::kV>(0);
-          wait_flag<Pipe::kS, Pipe::kV>(0);
+          wait_for<Pipe::kS, Pipe::kV>();
           const auto chosen = static_cast<float>(numerics::max_of(args.num_chosen, int64{1}));
           vf_call<divide_all>("divide_all", as_ub<float>(out.fill()), products, chosen, num_bins);
         }

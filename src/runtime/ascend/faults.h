@@ -77,15 +77,13 @@ TILEKERNELS_VF void lowest_fault(Ub<int32> lowest, Ub<int32> faults) {
 TILEKERNELS_CORE void lower_word(uint64* words, Ub<int32> word, uint64 fault) {
   const Gm<uint64> mine = gm(words + block_idx() * kFaultPitch);
   copy_in(word, mine, {1, 8});
-  set_flag<Pipe::kMte2, Pipe::kS>(0);
-  wait_flag<Pipe::kMte2, Pipe::kS>(0);
+  wait_for<Pipe::kMte2, Pipe::kS>();
   const uint64 known = static_cast<uint64>(static_cast<uint32>(get_value(word, 0))) |
                        static_cast<uint64>(static_cast<uint32>(get_value(word, 1))) << 32;
   if (known <= fault) return;
   set_value(word, 0, static_cast<int32>(fault & 0xFFFFFFFF));
   set_value(word, 1, static_cast<int32>(fault >> 32));
-  set_flag<Pipe::kS, Pipe::kMte3>(5);
-  wait_flag<Pipe::kS, Pipe::kMte3>(5);
+  wait_for<Pipe::kS, Pipe::kMte3>(5);
   copy_out(mine, word, {1, 8});
 }
 
@@ -103,12 +101,10 @@ TILEKERNELS_CORE void report_fault_words(uint64* words, Ub<int32> faults, int32 
                                          const WordOf& word_of) {
   const Ub<int32> word = ub_alloc<int32>("fault word", kBlockBytes / 4);
   vf_call<lowest_fault>("lowest_fault", word, faults);
-  set_flag<Pipe::kV, Pipe::kS>(0);
-  wait_flag<Pipe::kV, Pipe::kS>(0);
+  wait_for<Pipe::kV, Pipe::kS>();
   const int32 item = numerics::min_of(get_value(word, 0), known);
   if (item == kNoFaultItem) return;
-  set_flag<Pipe::kS, Pipe::kMte2>(0);
-  wait_flag<Pipe::kS, Pipe::kMte2>(0);
+  wait_for<Pipe::kS, Pipe::kMte2>();
   lower_word(words, word, word_of(item));
 }
 

@@ -1,5 +1,5 @@
-// Rings of UB buffers that own their mutexes, and the pipeline over them: kernels never spell a
-// flag by hand.
+// What orders the pipes of a kernel: rings of UB buffers that own their mutexes, the pipeline over
+// them, and for what is not in a ring a wait of one pipe for another.
 //
 // Every slot has one mutex. Whoever works on the slot holds it, so that a buffer is read after it
 // was filled and filled again after it was read, on whatever pipe.
@@ -10,6 +10,14 @@
 namespace tilekernels::ascend {
 
 constexpr int32 kMaxDepth = 8;  // slots of a ring
+
+/// Pipe kTo goes on when all that kFrom was given so far is done. Waits of one pair of pipes that
+/// may be under way at once take different flags `id`.
+template <Pipe kFrom, Pipe kTo>
+TILEKERNELS_CORE void wait_for(int32 id = 0) {
+  set_flag<kFrom, kTo>(id);
+  wait_flag<kFrom, kTo>(id);
+}
 
 /// Hands out the mutex ids of a kernel.
 struct MutexPool {

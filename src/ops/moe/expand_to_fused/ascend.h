@@ -94,15 +94,13 @@ struct Expansion {
     if (end > begin) copy_in(experts, gm(args.pos_to_expert + begin), {1, (end - begin) * 4});
     const int64 entries = args.num_tokens * shape.num_topk;
     if (entries == 0) {
-      set_flag<Pipe::kV, Pipe::kS>(0);
-      wait_flag<Pipe::kV, Pipe::kS>(0);
+      wait_for<Pipe::kV, Pipe::kS>();
     }
     for (int64 first = 0; first < entries; first += kBatch) {
       if (first > 0) hand_back();
       const int64 count = numerics::min_of<int64>(kBatch, entries - first);
       copy_in(positions, gm(args.token_topk_to_pos + first), {1, count * 4});
-      set_flag<Pipe::kMte2, Pipe::kV>(0);
-      wait_flag<Pipe::kMte2, Pipe::kV>(0);
+      wait_for<Pipe::kMte2, Pipe::kV>();
       const auto lanes = static_cast<uint32>(count);
       vf_call<pick>("pick", picked, counts, positions, static_cast<int32>(begin),
                     static_cast<int32>(end), lanes);
@@ -110,8 +108,7 @@ struct Expansion {
       if (judges) {
         vf_call<find_bad>("find_bad", bad, positions, static_cast<int32>(args.num_expanded), lanes);
       }
-      set_flag<Pipe::kV, Pipe::kS>(0);
-      wait_flag<Pipe::kV, Pipe::kS>(0);
+      wait_for<Pipe::kV, Pipe::kS>();
       if (judges) judge(first);
       for (int64 i = 0; i < numerics::ceil_div(count, kF32Lanes); ++i) {
         const int32 found = get_value(counts, i);
@@ -128,10 +125,8 @@ struct Expansion {
 
   // What the scalar unit has read may be written again.
   TILEKERNELS_CORE void hand_back() {
-    set_flag<Pipe::kS, Pipe::kMte2>(0);
-    wait_flag<Pipe::kS, Pipe::kMte2>(0);
-    set_flag<Pipe::kS, Pipe::kV>(0);
-    wait_flag<Pipe::kS, Pipe::kV>(0);
+    wait_for<Pipe::kS, Pipe::kMte2>();
+    wait_for<Pipe::kS, Pipe::kV>();
   }
 
   TILEKERNELS_CORE void judge(int64 first) {
@@ -220,8 +215,7 @@ TILEKERNELS_CORE void run(const ExpandToFusedArgs& args, const ExpandToFusedShap
   const Ub<int32> counts = ub_alloc<int32>("counts", kBatch / kF32Lanes);
   const Ub<int32> bad = ub_alloc<int32>("bad", kBlockBytes / 4);
   vf_call<fill<int32>>("fill", as_ub<int32>(zeros), 0, static_cast<uint32>(kSlotBytes / 4));
-  set_flag<Pipe::kV, Pipe::kMte3>(0);
-  wait_flag<Pipe::kV, Pipe::kMte3>(0);
+  wait_for<Pipe::kV, Pipe::kMte3>();
   const int64 share = numerics::ceil_div(args.padded_expanded, block_num());
   const int64 first = numerics::min_of(args.padded_expanded, block_idx() * share);
   const int64 last = numerics::min_of(args.padded_expanded, first + share);

@@ -53,26 +53,22 @@ TILEKERNELS_CORE void count(const GetFusedMappingArgs& args, const GetFusedMappi
   const Ub<int64> indices = ub_alloc<int64>("topk_idx", kBatch);
   const Ub<int32> counts = ub_alloc<int32>("counts", shape.num_experts);
   vf_call<fill<int32>>("fill", counts, 0, static_cast<uint32>(shape.num_experts));
-  set_flag<Pipe::kV, Pipe::kS>(0);
-  wait_flag<Pipe::kV, Pipe::kS>(0);
+  wait_for<Pipe::kV, Pipe::kS>();
   const int64 begin = block_idx() * args.part;
   const int64 end = numerics::min_of(args.num_entries, begin + args.part);
   for (int64 first = begin; first < end; first += kBatch) {
     const int64 size = numerics::min_of<int64>(kBatch, end - first);
     if (first != begin) {
-      set_flag<Pipe::kS, Pipe::kMte2>(0);
-      wait_flag<Pipe::kS, Pipe::kMte2>(0);
+      wait_for<Pipe::kS, Pipe::kMte2>();
     }
     copy_in(indices, gm(args.topk_idx + first), {1, size * 8});
-    set_flag<Pipe::kMte2, Pipe::kS>(0);
-    wait_flag<Pipe::kMte2, Pipe::kS>(0);
+    wait_for<Pipe::kMte2, Pipe::kS>();
     for (int64 i = 0; i < size; ++i) {
       const int32 expert = routed_expert(get_value(indices, i), shape.num_experts);
       if (expert >= 0) add_one(counts, expert);
     }
   }
-  set_flag<Pipe::kS, Pipe::kMte3>(0);
-  wait_flag<Pipe::kS, Pipe::kMte3>(0);
+  wait_for<Pipe::kS, Pipe::kMte3>();
   copy_out(gm(args.counts + block_idx() * shape.num_experts), counts,
            {1, shape.num_experts * int64{4}});
   barrier_all();
@@ -124,10 +120,8 @@ struct Placing {
           if (part < block_idx()) vf_call<add>("add", next, row, experts);
           rows.emptied();
         });
-    set_flag<Pipe::kV, Pipe::kS>(0);
-    wait_flag<Pipe::kV, Pipe::kS>(0);
-    set_flag<Pipe::kV, Pipe::kMte3>(0);
-    wait_flag<Pipe::kV, Pipe::kMte3>(0);
+    wait_for<Pipe::kV, Pipe::kS>();
+    wait_for<Pipe::kV, Pipe::kMte3>();
   }
 
   // Lays the segments out: positions of all cores, and by turns padding; the first core writes what
@@ -143,8 +137,7 @@ struct Placing {
     for (int32 first = 0; first < shape.num_experts; first += kLayOutBatch) {
       const int32 size = numerics::min_of(kLayOutBatch, shape.num_experts - first);
       if (writes && first != 0) {
-        set_flag<Pipe::kMte3, Pipe::kS>(0);
-        wait_flag<Pipe::kMte3, Pipe::kS>(0);
+        wait_for<Pipe::kMte3, Pipe::kS>();
       }
       for (int32 i = 0; i < size; ++i) {
         const int32 expert = first + i;
@@ -164,8 +157,7 @@ struct Placing {
         start = end;
       }
       if (!writes) continue;
-      set_flag<Pipe::kS, Pipe::kMte3>(0);
-      wait_flag<Pipe::kS, Pipe::kMte3>(0);
+      wait_for<Pipe::kS, Pipe::kMte3>();
       const CopyShape batch{1, size * int64{4}};
       copy_out(gm(args.expert_start + first), starts, batch);
       copy_out(gm(args.expert_end + first), ends, batch);
@@ -210,14 +202,11 @@ struct Placing {
     for (int64 first = begin; first < end; first += kBatch) {
       const int64 size = numerics::min_of<int64>(kBatch, end - first);
       if (first != begin) {
-        set_flag<Pipe::kS, Pipe::kMte2>(0);
-        wait_flag<Pipe::kS, Pipe::kMte2>(0);
-        set_flag<Pipe::kMte3, Pipe::kS>(1);
-        wait_flag<Pipe::kMte3, Pipe::kS>(1);
+        wait_for<Pipe::kS, Pipe::kMte2>();
+        wait_for<Pipe::kMte3, Pipe::kS>(1);
       }
       copy_in(indices, gm(args.topk_idx + first), {1, size * 8});
-      set_flag<Pipe::kMte2, Pipe::kS>(0);
-      wait_flag<Pipe::kMte2, Pipe::kS>(0);
+      wait_for<Pipe::kMte2, Pipe::kS>();
       sort_out(indices, first, size);
       for (int64 i = 0; i < size; ++i) {
         const int32 expert = routed_expert(get_value(indices, i), shape.num_experts);
@@ -235,8 +224,7 @@ struct Placing {
         set_value(entries, slot, static_cast<int32>(first + i));
         if (expert >= first_cut) report(first + i, numerics::kFaultPositionOutOfRange);
       }
-      set_flag<Pipe::kS, Pipe::kMte3>(1);
-      wait_flag<Pipe::kS, Pipe::kMte3>(1);
+      wait_for<Pipe::kS, Pipe::kMte3>(1);
       copy_out(gm(args.token_topk_to_pos + first), places, {1, size * 4});
       for (int32 expert = 0; expert < shape.num_experts; ++expert) {
         const int32 of_batch = get_value(totals, expert);

@@ -5,12 +5,6 @@
 
 namespace tilekernels::ascend::moe_topk_gate_kernel {
 
-template <Pipe kFrom, Pipe kTo>
-TILEKERNELS_CORE void wait_for() {
-  set_flag<kFrom, kTo>(0);
-  wait_flag<kFrom, kTo>(0);
-}
-
 struct Buffers {
   Ub<float> bias[2];   // of text and of image tokens
   int32 bias_step[2];  // 0: one register of zeros for all experts

@@ -116,8 +116,7 @@ struct Reduction {
     copy_in(positions, gm(args.token_topk_to_pos + at), {1, entries * 4});
     if (args.topk_weights != nullptr)
       copy_in(weights, gm(args.topk_weights + at), {1, entries * 4});
-    set_flag<Pipe::kMte2, Pipe::kS>(0);
-    wait_flag<Pipe::kMte2, Pipe::kS>(0);
+    wait_for<Pipe::kMte2, Pipe::kS>();
     for (int64 i = 0; i < entries; ++i) {
       const int64 pos = get_value(positions, i);
       if (pos >= args.num_expanded) {
@@ -131,8 +130,7 @@ struct Reduction {
         copy_in(scales + i * kBlockWords, gm(args.x_sf + get_value(positions, i)), {1, 4});
       }
     }
-    set_flag<Pipe::kMte2, Pipe::kS>(1);
-    wait_flag<Pipe::kMte2, Pipe::kS>(1);
+    wait_for<Pipe::kMte2, Pipe::kS>(1);
   }
 
   // Columns from `start` on of the token whose entries begin at `entry`.
@@ -164,8 +162,7 @@ TILEKERNELS_CORE float read_sf(const ReduceFusedArgs& args) {
   if (args.sf == nullptr) return 1.0f;
   const Ub<float> sf = ub_alloc<float>("sf", kBlockWords);
   copy_in(sf, gm(args.sf), {1, 4});
-  set_flag<Pipe::kMte2, Pipe::kS>(2);
-  wait_flag<Pipe::kMte2, Pipe::kS>(2);
+  wait_for<Pipe::kMte2, Pipe::kS>(2);
   return get_value(sf, 0);
 }
 
@@ -184,8 +181,7 @@ TILEKERNELS_CORE void run(const ReduceFusedArgs& args, const ReduceFusedShape& s
   const int64 end = numerics::min_of(args.num_tokens, begin + share);
   for (int64 first = begin; first < end; first += kTokens) {
     if (first != begin) {
-      set_flag<Pipe::kS, Pipe::kMte2>(0);
-      wait_flag<Pipe::kS, Pipe::kMte2>(0);
+      wait_for<Pipe::kS, Pipe::kMte2>();
     }
     const int64 count = numerics::min_of<int64>(kTokens, end - first);
     reduction.read_entries(first, count);
