@@ -355,26 +355,45 @@ constexpr int64 kTableBytes = 16;
 // are anything below 8, or make such a sum.
 HWY_INLINE void write_e4m3_tables(const float* factors, int64 unit_blocks, int64 num_units,
                                   uint8* tables) {
-  alignas(64) static constexpr float kNumber[16] = {0, 1, 2,  3,  4,  5,  6,  7,
-                                                    8, 9, 10, 11, 12, 13, 14, 15};
-  // Codes are 8 a power of two: less the bias of fp32, plus that of e4m3; numbers are codes · 2^9,
-  // or mantissas · 2^10 under an exponent of 0.
-  constexpr int32 kLow = (127 - 7 + 9) * 8;
-  constexpr int32 kHigh = (127 - 7 + 10) * 8;
-  alignas(64) static constexpr int32 kBase[16] = {0,     kLow,  kLow,  kLow,  kLow,  kLow,
-                                                  kLow,  kLow,  kHigh, kHigh, kHigh, kHigh,
-                                                  kHigh, kHigh, kHigh, kHigh};
+  // Entries in the order in which packs take them.
+  constexpr bool kByTwo = kLanes == 8;
+  alignas(64) static constexpr auto kEntries = [] {
+    // Codes are 8 a power of two: less the bias of fp32, plus that of e4m3; numbers are codes ·
+    // 2^9, or mantissas · 2^10 under an exponent of 0.
+    constexpr int32 kLow = (127 - 7 + 9) * 8;
+    constexpr int32 kHigh = (127 - 7 + 10) * 8;
+    struct {
+      float number[kTableBytes];
+      int32 bias[kTableBytes];  // rounds, less the base
+    } entries{};
+    for (int32 i = 0; i < kTableBytes; ++i) {
+      const int32 number = kByTwo ? (i & 3) | (i & 4) << 1 | (i & 8) >> 1 : i;
+      entries.number[i] = static_cast<float>(number);
+      entries.bias[i] = 0x7FFFF - ((number == 0 ? 0 : number < 8 ? kLow : kHigh) << 20);
+    }
+    return entries;
+  }();
   const hn::RebindToSigned<DU32> i32;
-  const hn::Rebind<int8, DF> i8;
+  const auto rounded = [&](VF factor, int64 i) {
+    const VU32 bits = hn::BitCast(kU32, hn::Mul(hn::Load(kF, kEntries.number + i), factor));
+    const VU32 odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(kU32, 1u));
+    const auto sum =
+        hn::Add(hn::BitCast(i32, hn::Add(bits, odd)), hn::Load(i32, kEntries.bias + i));
+    return hn::ShiftRight<20>(sum);
+  };
   for (int64 unit = 0; unit < num_units; ++unit) {
     const VF factor = hn::Set(kF, factors[unit * unit_blocks]);
-    for (int64 i = 0; i < kTableBytes; i += kLanes) {
-      const VU32 bits = hn::BitCast(kU32, hn::Mul(hn::Load(kF, kNumber + i), factor));
-      const VU32 odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(kU32, 1u));
-      const VU32 sum = hn::Add(hn::Add(bits, hn::Set(kU32, 0x7FFFFu)), odd);
-      const auto rounded = hn::BitCast(i32, hn::ShiftRight<20>(sum));
-      const auto entries = hn::DemoteTo(i8, hn::Sub(rounded, hn::Load(i32, kBase + i)));
-      hn::StoreU(entries, i8, reinterpret_cast<int8*>(tables) + unit * kTableBytes + i);
+    auto* const to = reinterpret_cast<int8*>(tables) + unit * kTableBytes;
+    if constexpr (kByTwo) {
+      const hn::Repartition<int16, DF> i16;
+      const hn::Rebind<int8, decltype(i16)> i8;
+      const auto both = hn::ReorderDemote2To(i16, rounded(factor, 0), rounded(factor, kLanes));
+      hn::StoreU(hn::DemoteTo(i8, both), i8, to);
+    } else {
+      const hn::Rebind<int8, DF> i8;
+      for (int64 i = 0; i < kTableBytes; i += kLanes) {
+        hn::StoreU(hn::DemoteTo(i8, rounded(factor, i)), i8, to + i);
+      }
     }
   }
 }
