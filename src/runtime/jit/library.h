@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -81,8 +82,27 @@ class LazyTable {
   }
 
  private:
+  // A thread from before it takes the mutex until after it lets go.
+  class Looking {
+   public:
+    explicit Looking(std::atomic<int>& num) : num_(num) { ++num_; }
+    ~Looking() { --num_; }
+    Looking(const Looking&) = delete;
+    Looking& operator=(const Looking&) = delete;
+
+   private:
+    std::atomic<int>& num_;
+  };
+
+  static constexpr const char* kForked =
+      "this process was forked while another thread started the library: fork before the first "
+      "call";
+
   std::string look() {
     if (const char* reason = closed_) return reason;
+    if (num_looking_ != 0 && process_ != getpid()) return kForked;
+    process_ = getpid();
+    const Looking looking(num_looking_);
     const std::lock_guard lock(mutex_);
     if (problem_) return *problem_;
     const Table* table = replacement_ != nullptr ? replacement_ : &machine_;
@@ -102,6 +122,10 @@ class LazyTable {
   std::optional<std::string> problem_;  // guarded by the mutex; unset: not looked for yet
   std::atomic<const Table*> ready_{nullptr};
   std::atomic<const char*> closed_{nullptr};
+  // Threads that look, and their process. In the child of a fork they are not there, and what they
+  // hold stays held.
+  std::atomic<int> num_looking_{0};
+  std::atomic<pid_t> process_{0};
 };
 
 }  // namespace tilekernels::jit
