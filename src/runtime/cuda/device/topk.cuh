@@ -84,11 +84,12 @@ template <int32 kLoads, int32 kWidth, int32 kRoom>
 inline int32 add_candidates(Candidates<kRoom>& candidates, int32 count,
                             const float (&scores)[kLoads][kWidth], uint32 mask, uint32 first,
                             uint32 step) {
-  const Share share = share_of_lane<3>(__popc(mask));
+  static_assert(kLoads * kWidth <= 32, "an element has a bit of the mask");
+  const PrefixSum sum = prefix_sum<3>(__popc(mask));
   // A lane with most of the candidates is as rare as too many of them.
   const bool is_crowded = __any_sync(kAllLanes, __popc(mask) > 7);
-  if (is_crowded || count + share.total > kRoom) return kRoom + 1;
-  auto next = candidates.from(count + share.first);
+  if (is_crowded || count + sum.total > kRoom) return kRoom + 1;
+  auto next = candidates.from(count + sum.before);
   const uint32 first_of_lane = kept(first);
 #pragma unroll
   for (int32 i = 0; i < kLoads; ++i) {
@@ -99,7 +100,7 @@ inline int32 add_candidates(Candidates<kRoom>& candidates, int32 count,
       }
     }
   }
-  return count + share.total;
+  return count + sum.total;
 }
 
 /// Gives every candidate whose place in the order is below kTopk to `take(place, index)`, each by
@@ -153,7 +154,7 @@ inline void place_many_candidates(Candidates<kRoom>& candidates, int32 count, Ta
   }
 }
 
-/// By the one or the other.
+/// By place_few_candidates where it can, else by place_many_candidates.
 template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
 inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
   if (__builtin_expect(count <= kFew && place_few_candidates<kTopk, kFew>(candidates, count, take),

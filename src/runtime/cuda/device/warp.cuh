@@ -1,4 +1,5 @@
-// Maxima over groups of lanes of a warp. Every lane of the warp takes part in each reduction.
+// What the lanes of a warp find out together: maxima over groups of lanes, and prefix sums. Every
+// lane of the warp takes part.
 #pragma once
 
 #include "numerics/types.h"
@@ -11,7 +12,8 @@ constexpr uint32 kAllLanes = 0xFFFFFFFF;
 /// The lane of this thread; blocks have one dimension.
 inline uint32 lane_id() { return threadIdx.x % kWarpLanes; }
 
-/// The same number, which the compiler keeps: it computes what is cheap again at every use.
+/// x, whose origin the compiler does not see: it keeps it in a register and does not compute it
+/// again at every use.
 inline uint32 kept(uint32 x) {
   asm("mov.u32 %0, %0;" : "+r"(x));
   return x;
@@ -43,24 +45,24 @@ inline uint32 group_max_u16x2(uint32 x) {
   return x;
 }
 
-/// A lane's share of what the lanes of a warp bring: where it begins, and the size of the whole.
-struct Share {
-  int32 first;
+/// Sums over the lower lanes of a warp, and over all of it.
+struct PrefixSum {
+  int32 before;
   int32 total;
 };
 
-/// The share of a lane that brings `count` things, fewer than 2^kBits; in the order of lanes.
+/// The exclusive prefix sum of the lanes' counts, which are below 2^kBits.
 template <int32 kBits>
-inline Share share_of_lane(int32 count) {
+inline PrefixSum prefix_sum(int32 count) {
   const uint32 lower_lanes = (1u << lane_id()) - 1;
-  Share share{0, 0};
+  PrefixSum sum{0, 0};
 #pragma unroll
   for (int32 bit = 0; bit < kBits; ++bit) {
     const uint32 lanes = __ballot_sync(kAllLanes, (count & 1 << bit) != 0);
-    share.first += __popc(lanes & lower_lanes) << bit;
-    share.total += __popc(lanes) << bit;
+    sum.before += __popc(lanes & lower_lanes) << bit;
+    sum.total += __popc(lanes) << bit;
   }
-  return share;
+  return sum;
 }
 
 }  // namespace tilekernels::device
