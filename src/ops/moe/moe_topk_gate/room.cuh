@@ -6,8 +6,7 @@
 
 namespace tilekernels {
 
-// Room for candidates: random scores have about kTopk of them.
-constexpr int32 kRoom = kTopk <= 8 ? 64 : 192;
+constexpr int32 kRoom = device::candidate_room(kTopk);
 
 struct alignas(16) Room {
   device::Candidates<kRoom> candidates;  // by z
@@ -21,8 +20,8 @@ struct alignas(16) Room {
   float row_sum;
 };
 
-// Whether all warps of a row say so; all of them wait for each other. The vote after
-// the barrier tells the compiler that lanes agree.
+// Whether all warps of a row say so; all of them wait for each other. The vote after the barrier
+// tells the compiler that lanes agree.
 inline bool all_warps(bool is_so) {
   return __all_sync(device::kAllLanes, __syncthreads_and(is_so));
 }

@@ -21,8 +21,7 @@ constexpr int32 kLoads = static_cast<int32>(numerics::ceil_div(kExperts, kStep))
 // Longer rows are loaded again for the second look.
 constexpr bool kIsHeld = kLoads * kWidth <= 32;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
-// Room for candidates: random scores have about kTopk of them, nine in 256 for the top 8.
-constexpr int32 kSlots = kTopk <= 8 ? 64 : 192;
+constexpr int32 kRoom = device::candidate_room(kTopk);
 // A lone warp waits for every reduction; many fill the time with each other's instructions.
 constexpr bool kIsAlone = kTile.warps == 1;
 constexpr int32 kFew = kIsAlone || kTopk > 12 ? 32 : 16;  // candidates, mostly
@@ -68,7 +67,7 @@ inline float threshold_of(float lane_max) {
 // Puts the elements that reach the threshold among the candidates; returns how many there are, or,
 // if there is no room for them, any larger number than there is room for.
 inline int32 gather_candidates(const float* row, const Scores* held, float threshold,
-                               device::Candidates<kSlots>& candidates) {
+                               device::Candidates<kRoom>& candidates) {
   constexpr int32 kBlock = numerics::min_of(kLoads, 32 / kWidth);
   int32 count = 0;
 #pragma unroll 1
@@ -89,13 +88,13 @@ inline int32 gather_candidates(const float* row, const Scores* held, float thres
     }
     count = device::add_candidates(candidates, count, scores, mask,
                                    first_expert(static_cast<uint32>(first)), kStep);
-    if (count > kSlots) return count;
+    if (count > kRoom) return count;
   }
   return count;
 }
 
 inline void topk_gate(const TopkGateArgs& args) {
-  __shared__ device::Candidates<kSlots> all_candidates[kTile.warps];
+  __shared__ device::Candidates<kRoom> all_candidates[kTile.warps];
   const uint32 warp = threadIdx.x / device::kWarpLanes;
   const auto lane = static_cast<int32>(device::lane_id());
   const int64 token = int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + warp;
@@ -141,11 +140,11 @@ inline void topk_gate(const TopkGateArgs& args) {
     return select_one_by_one(row, topk_idx);
   }
 
-  device::Candidates<kSlots>& candidates = all_candidates[warp];
+  device::Candidates<kRoom>& candidates = all_candidates[warp];
   const float threshold = threshold_of(lane_max);
   const int32 count = gather_candidates(row, held, threshold, candidates);
   // Many equal scores; or, if none reaches a NaN threshold, many equal maxima.
-  if (count > kSlots || count < kTopk) return select_one_by_one(row, topk_idx);
+  if (count > kRoom || count < kTopk) return select_one_by_one(row, topk_idx);
   device::place_candidates<kTopk, kFew>(
       candidates, count, [&](int32 place, uint32 expert) { topk_idx[place] = expert; });
 }

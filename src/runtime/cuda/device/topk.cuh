@@ -44,11 +44,15 @@ inline uint32 select_one_by_one(uint32 num, Key key_of) {
   return chosen;
 }
 
+/// Room for the candidates of a row: random scores have about num_topk of them.
+constexpr int32 candidate_room(int32 num_topk) { return num_topk <= 8 ? 64 : 192; }
+
 /// The elements of a row among which its largest are. Written and read by one warp.
 template <int32 kRoom>
 struct Candidates {
   static constexpr int32 kUnroll = 4;  // of the comparisons
   static constexpr int32 kSlots = kRoom + kUnroll;
+  static_assert(kSlots * 4 % 16 == 0, "indices lie kSlots words behind their scores");
   alignas(16) float scores[kSlots];
   alignas(16) uint32 indices[kSlots];
 
