@@ -11,7 +11,7 @@ namespace tilekernels {
 
 constexpr int32 kMaxThreads = kTile.rows * kTile.row_warps * device::kWarpLanes;
 // Blocks of a multiprocessor: with 64 registers a thread short rows need no more than they get.
-constexpr int32 kMinBlocks = kTile.rows > 1 && kLoads* kWidth <= 16 ? 4 : 1;
+constexpr int32 kMinBlocks = kTile.rows > 1 && (kLoads * kWidth) <= 16 ? 4 : 1;
 
 inline void moe_topk_gate(const MoeTopkGateArgs& args) {
   __shared__ Room rooms[kTile.rows];

@@ -12,11 +12,11 @@
 //      kScoringSqrtSoftplus  numerics::sqrt_softplus(logit_e)
 //      kScoringSigmoid       numerics::sigmoid(logit_e)
 //      kScoringSoftmax       RN(exp_f32(RN(logit_e - m)) / sum), m the largest logit (NaN is passed
-//      over
-//                     where there is a number), sum in the order of numerics/row_sum.h: the house's
-//                     order. With 128 i + 4 lane + j = column it is two levels in a lane's
-//                     registers, five shuffles, and the rest in registers; whole vectors pairwise
-//                     on SIMD lanes; one cross-lane sum per register on the vector core.
+//                            over where there is a number), sum in the order of
+//                            numerics/row_sum.h. With column = 128 i + 4 lane + j that is two
+//                            levels in a lane's registers, five shuffles, and the rest in
+//                            registers; whole vectors pairwise on SIMD lanes; one cross-lane sum
+//                            per register on the vector core.
 //    and z_e, what selection sees, is RN(u_e + b_e); with kScoringSoftmax RN(logit_e + b_e). b is
 //    image_bias where has_image_bias and image_token_mask[t] is not 0, else bias where has_bias,
 //    else 0.

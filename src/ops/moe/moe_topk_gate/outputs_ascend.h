@@ -1,7 +1,8 @@
 // moe_topk_gate on the vector core: weights and ids of a row, a lane a slot.
 #pragma once
 
-#include "ops/moe/moe_topk_gate/scores_ascend.h"
+#include "ops/moe/moe_topk_gate/layout_ascend.h"
+#include "runtime/ascend/composites.h"
 
 namespace tilekernels::ascend::moe_topk_gate_kernel {
 

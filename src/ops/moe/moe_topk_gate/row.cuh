@@ -51,12 +51,12 @@ constexpr float kInf = numerics::bit_cast<float>(numerics::kInfBits);
 
 using Scores = device::Words<kWidth * 4>;
 
-// A token of its own expert selection.
+// Where a row lies, and what softmax takes of all its logits.
 struct Row {
   const float* logits;
   const float* bias;  // may be null
   int64 token;
-  float largest;  // logit, and the sum of exponentials: of kScoringSoftmax
+  float largest;  // logit, and the sum of exponentials
   float sum;
 };
 

@@ -10,7 +10,7 @@ TILEKERNELS_CALLEE void load_numbers(Reg<int32> (&numbers)[kRegs], Ub<int32> pla
   for (int32 r = 0; r < kRegs; ++r) vlds(numbers[r], places + r * kF32Lanes);
 }
 
-// The best of a whole row. `places` are the numbers of number_experts.
+// The best of a whole row. `places` are those of number_places.
 template <int32 kRegs>
 TILEKERNELS_VF void select_whole(Ub<int32> best, Ub<int32> keys, Ub<int32> places,
                                  uint16 num_topk) {

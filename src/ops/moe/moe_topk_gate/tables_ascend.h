@@ -5,6 +5,7 @@
 
 namespace tilekernels::ascend::moe_topk_gate_kernel {
 
+// The numbers of number_experts, for any number of registers.
 TILEKERNELS_VF void number_places(Ub<int32> places, int32 regs) {
   const Mask all = pset<int32>();
   Reg<int32> number;
