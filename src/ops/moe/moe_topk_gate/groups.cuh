@@ -18,26 +18,25 @@ inline bool is_in(uint32 groups, uint32 expert) {
   return kGroups == 0 || (groups >> (expert / kGroupSize) & 1) != 0;
 }
 
-// The two largest of some values.
-struct Pair {
+struct TopTwo {
   float first;
   float second;
 };
 
-inline Pair larger(Pair a, Pair b) {
+inline TopTwo merged(TopTwo a, TopTwo b) {
   return {fmaxf(a.first, b.first), fmaxf(fminf(a.first, b.first), fmaxf(a.second, b.second))};
 }
 
-inline Pair largest_of(const float (&z)[kWidth]) {
-  Pair pair{z[0], -kInf};
+inline TopTwo top_two_of(const float (&z)[kWidth]) {
+  TopTwo top{z[0], -kInf};
 #pragma unroll
   for (int32 j = 1; j < kWidth; ++j) {
-    pair = {fmaxf(pair.first, z[j]), fmaxf(pair.second, fminf(pair.first, z[j]))};
+    top = {fmaxf(top.first, z[j]), fmaxf(top.second, fminf(top.first, z[j]))};
   }
-  return pair;
+  return top;
 }
 
-// The values z of a regular row in the order of its loads.
+// From the values z of a regular row, in the order of its loads.
 inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
   const uint32 lane = device::lane_id();
   int32 key = numerics::kTopkTaken;
@@ -45,14 +44,14 @@ inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
     float* sums = reinterpret_cast<float*>(room.chosen);
 #pragma unroll
     for (uint32 i = 0; i < kHeld; ++i) {
-      Pair pair = largest_of(z[i]);
+      TopTwo top = top_two_of(z[i]);
 #pragma unroll
       for (int32 step = 1; step < kGroupLanes; step *= 2) {
-        pair = larger(pair, {__shfl_xor_sync(device::kAllLanes, pair.first, step),
-                             __shfl_xor_sync(device::kAllLanes, pair.second, step)});
+        top = merged(top, {__shfl_xor_sync(device::kAllLanes, top.first, step),
+                           __shfl_xor_sync(device::kAllLanes, top.second, step)});
       }
       if (lane % kGroupLanes == 0 && exists(i)) {
-        sums[first_expert(i) / kGroupSize] = pair.first + pair.second;
+        sums[first_expert(i) / kGroupSize] = top.first + top.second;
       }
     }
     __syncwarp();
@@ -60,18 +59,18 @@ inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
   } else {
 #pragma unroll
     for (uint32 i = 0; i < kHeld; ++i) {
-      const Pair pair = largest_of(z[i]);
-      room.largest[i * device::kWarpLanes + lane][0] = pair.first;
-      room.largest[i * device::kWarpLanes + lane][1] = pair.second;
+      const TopTwo top = top_two_of(z[i]);
+      room.largest[i * device::kWarpLanes + lane][0] = top.first;
+      room.largest[i * device::kWarpLanes + lane][1] = top.second;
     }
     __syncwarp();
     if (static_cast<int32>(lane) < kGroups) {
-      Pair pair{-kInf, -kInf};
+      TopTwo top{-kInf, -kInf};
 #pragma unroll 4
       for (uint32 i = lane * kGroupLanes; i < (lane + 1) * kGroupLanes; ++i) {
-        pair = larger(pair, {room.largest[i][0], room.largest[i][1]});
+        top = merged(top, {room.largest[i][0], room.largest[i][1]});
       }
-      key = numerics::topk_key(pair.first + pair.second);
+      key = numerics::topk_key(top.first + top.second);
     }
   }
   __syncwarp();
@@ -83,25 +82,16 @@ inline uint32 best_groups_of_any(const Row& row) {
   int32 key = numerics::kTopkTaken;
   if (static_cast<int32>(device::lane_id()) < kGroups) {
     const uint32 begin = device::lane_id() * kGroupSize;
-    float first = ranked(row, begin);
-    float second = ranked(row, begin + 1);
-    if (numerics::topk_key(second) > numerics::topk_key(first)) {
-      const float swapped = first;
-      first = second;
-      second = swapped;
-    }
+    int32 first = numerics::kTopkTaken;  // the two largest keys
+    int32 second = numerics::kTopkTaken;
 #pragma unroll 1
-    for (uint32 e = begin + 2; e < begin + kGroupSize; ++e) {
-      const float next = ranked(row, e);
-      const int32 next_key = numerics::topk_key(next);
-      if (next_key > numerics::topk_key(first)) {
-        second = first;
-        first = next;
-      } else if (next_key > numerics::topk_key(second)) {
-        second = next;
-      }
+    for (uint32 e = begin; e < begin + kGroupSize; ++e) {
+      const int32 next = numerics::topk_key(ranked(row, e));
+      second = numerics::max_of(second, numerics::min_of(first, next));
+      first = numerics::max_of(first, next);
     }
-    key = numerics::topk_key(first + second);
+    key = numerics::topk_key(numerics::number_of_topk_key(first) +
+                             numerics::number_of_topk_key(second));
   }
   return best_groups(key);
 }
