@@ -51,7 +51,7 @@ std::string open_machine_nvrtc(Nvrtc& table) {
          ", or name a libnvrtc.so in TILEKERNELS_NVRTC_LIBRARY";
 }
 
-jit::LazyTable<Nvrtc> lazy{"cuda", open_machine_nvrtc};
+constinit jit::LazyTable<Nvrtc> lazy{"cuda", open_machine_nvrtc};
 
 std::vector<std::string> options_of(const CompileJob& job) {
   std::vector<std::string> options = {

@@ -57,7 +57,7 @@ std::string initialise(const Driver& table) {
   return count > 0 ? "" : "the NVIDIA driver finds no device";
 }
 
-jit::LazyTable<Driver> lazy{"cuda", open_machine_driver, initialise};
+constinit jit::LazyTable<Driver> lazy{"cuda", open_machine_driver, initialise};
 
 void after_fork_in_child() {
   if (initialised) lazy.close(kForked);

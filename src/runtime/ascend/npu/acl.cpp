@@ -52,7 +52,7 @@ std::string initialise(const Acl& runtime) {
   return count > 0 ? "" : "the NPU's runtime finds no device";
 }
 
-jit::LazyTable<Acl> lazy{"ascend", open_machine_acl, initialise};
+constinit jit::LazyTable<Acl> lazy{"ascend", open_machine_acl, initialise};
 
 void after_fork_in_child() {
   if (initialised) lazy.close(kForked);

@@ -22,7 +22,7 @@ std::string open_machine_aclrtc(jit::Compiler& table) {
   return found;
 }
 
-jit::LazyTable<jit::Compiler> lazy{"ascend", open_machine_aclrtc};
+constinit jit::LazyTable<jit::Compiler> lazy{"ascend", open_machine_aclrtc};
 
 std::vector<std::string> options_of(const jit::CompileJob& job) {
   // Kernels say themselves what waits for what, and what is rounded once.
