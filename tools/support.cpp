@@ -16,17 +16,17 @@ namespace {
 constexpr char kHead[] =
     R"(# Support
 
-Which op runs on which backend, for which element types. Written by `tilekernels verify --support`
-from cases that were run and compared with the reference byte for byte, and tested against it:
-the test fails when a kernel or a type vanishes, and when one is missing here.
+Which op runs on which backend, for which element types. Written by `tilekernels verify --support`,
+without a GPU by `scripts/emulate.sh verify --support`, from cases that were run and compared with
+the reference byte for byte, and tested against it: the test fails when a kernel or a type vanishes,
+and when one is missing here.
 
 * **inputs**: the element types of the tensors that go in, in the order of the arguments.
 * **outputs**: those that come out, `+` between the tensors of one result, `,` between results.
   e2m1 is two FP4 codes a byte; i32 and i16 scales are packed exponents.
 * **yes**: every case of the row passes. A list: of these results. **–**: there is no kernel.
 * **on the emulator**: yes, but the device text ran on the host ([cuda.md](cuda.md)), not on a GPU.
-* **not run here**: there is a kernel, but the machine that wrote the table lacks the backend. When
-  such a machine updates the table, cells recorded on a machine that has it are kept.
+* **not run here**: there is a kernel, but the machine that wrote the table lacks the backend.
 
 )";
 

@@ -15,7 +15,9 @@ namespace {
 
 constexpr char kNotRunHere[] = "not run here";
 constexpr char kNoKernel[] = "–";
-constexpr char kAgain[] = "\nupdate the table: tilekernels verify --support > docs/support.md";
+constexpr char kAgain[] =
+    "\nupdate the table: tilekernels verify --support > docs/support.md, without a GPU "
+    "scripts/emulate.sh verify --support";
 
 using Cells = std::vector<std::string>;
 
