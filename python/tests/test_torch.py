@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is absent")
 
 import tilekernels  # noqa: E402
-from tilekernels import quant  # noqa: E402
+from tilekernels import _arrays, quant  # noqa: E402
 from tilekernels.moe import topk_gate  # noqa: E402
 
 KINDS = [
@@ -128,6 +128,19 @@ def test_tensors_that_need_a_gradient():
     got = topk_gate(x, 4)
     assert not got.requires_grad
     same(got, topk_gate(x.detach().numpy(), 4))
+
+
+def test_dtypes_are_filled_in_as_a_whole():
+    """Another thread, which makes its first call too, must not see some of them."""
+    class ReadOnly(dict):
+        def __setitem__(self, key, value):
+            raise AssertionError(key)
+
+    torches = _arrays._Torch()
+    torches._outputs = ReadOnly()
+    torches._dtypes = ReadOnly()
+    torches._fill()
+    assert torches._outputs[_arrays.NUMBERS["e2m1"]] == (torch.int8, None)
 
 
 def test_flush_to_zero_of_torch_changes_nothing():

@@ -202,6 +202,7 @@ class _Torch:
                  "bool": "bool", "e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2",
                  "e8m0": "float8_e8m0fnu", "e2m1": "float4_e2m1fn_x2"}
         dtypes = {}
+        outputs = {}
         for short, name in names.items():
             dtype = getattr(torch, name, None)  # the narrowest are younger than torch 2.0
             if dtype is None:
@@ -211,8 +212,10 @@ class _Torch:
                 narrow = False  # saves a view, a microsecond
             carrier = torch.uint8 if narrow else None
             dtypes[dtype] = (NUMBERS[short], carrier)
-            self._outputs[NUMBERS[short]] = (dtype, carrier)
-        self._outputs[_E2M1] = (torch.int8, None)
+            outputs[NUMBERS[short]] = (dtype, carrier)
+        outputs[_E2M1] = (torch.int8, None)
+        # Whole, and in this order: other threads read them meanwhile.
+        self._outputs = outputs
         self._dtypes = dtypes
 
     def _number(self, op: str, name: str, dtype: Any) -> tuple:
