@@ -59,15 +59,14 @@ inline int32 gather_candidates(const Row& row, const Held& held, uint32 groups, 
   return count;
 }
 
-// Of a regular row.
-inline float score_of(const Row& row, uint32 expert, const Room& room) {
+inline float regular_score_of(const Row& row, uint32 expert, const Room& room) {
   return kIsKept ? room.scores[expert] : regular_score_of(row, row.logits[expert]);
 }
 
 // Makes the z of candidate `i` exact. Returns its score.
 inline float score_candidate(const Row& row, int32 i, Room& room) {
   const uint32 expert = room.candidates.indices[i];
-  const float score = score_of(row, expert, room);
+  const float score = regular_score_of(row, expert, room);
   if (kIsApproximate) room.candidates.scores[i] = ranked(row, row.logits[expert], score, expert);
   return score;
 }
@@ -90,7 +89,7 @@ inline Choice choose(const Row& row, int32 count, Room& room) {
       }
     }
     device::place_many_candidates<kTopk>(room.candidates, count, [&](int32 place, uint32 expert) {
-      room.chosen[place] = pack(expert, score_of(row, expert, room));
+      room.chosen[place] = pack(expert, regular_score_of(row, expert, room));
     });
   }
   __syncwarp();

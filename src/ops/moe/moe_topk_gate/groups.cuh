@@ -101,7 +101,7 @@ inline uint32 close_groups(const Row& row, Held& held, Room& room, float& larges
   const uint32 groups = kGroupsAreLanes || kGroupsAreRuns ? best_groups_of_held(held.z, room)
                                                           : best_groups_of_any(row);
   largest = -kInf;
-#pragma unroll(kHeldUnroll)
+#pragma unroll(kHeld)
   for (uint32 i = 0; i < kLoads; ++i) {
     const uint32 at = kIsHeld ? i : 0;
     if constexpr (!kIsHeld) {

@@ -25,7 +25,6 @@ constexpr int32 kLoads = static_cast<int32>(numerics::ceil_div(kExperts, kStep))
 // Longer rows are loaded again for every look.
 constexpr bool kIsHeld = kExperts <= kMaxHeldExperts;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
-constexpr int32 kHeldUnroll = kIsHeld ? kLoads : 1;
 
 // A row that has its multiprocessor for itself: few steps one after the other rather than few
 // instructions. Its exact scores stay in shared memory, so that none is taken twice.

@@ -48,6 +48,7 @@ constexpr float kMaxSquares = !kIsApproximate && kIsSigmoid
                                   ? device::kSigmoidRange * device::kSigmoidRange
                                   : numerics::kFloatMax;
 
+// score_of for logits in the range of the first look.
 inline float exact_score(float logit) {
   return kIsSigmoid ? device::sigmoid(logit) : device::sqrt_softplus(logit);
 }
@@ -79,7 +80,7 @@ inline void look(const Scores& logits, const Scores& bias, uint32 i, float (&z)[
 inline bool look_at_row(const Row& row, bool is_fixed, Held& held, float& largest) {
   float squares = 0.0f;
   largest = -kInf;
-#pragma unroll(kHeldUnroll)
+#pragma unroll(kHeld)
   for (uint32 i = 0; i < kLoads; ++i) {
     const uint32 at = kIsHeld ? i : 0;
     if constexpr (!kIsHeld) {
@@ -98,7 +99,7 @@ inline bool look_at_row(const Row& row, bool is_fixed, Held& held, float& larges
 }
 
 inline void store_scores(const Row& row, float* to, Held& held) {
-#pragma unroll(kHeldUnroll)
+#pragma unroll(kHeld)
   for (uint32 i = 0; i < kLoads; ++i) {
     const uint32 at = kIsHeld ? i : 0;
     if constexpr (!kIsHeld) {

@@ -18,7 +18,7 @@ inline void add_up(Row& row, const Scores* held) {
   int32 key = numerics::kTopkTaken;
   if constexpr (kIsRegular) {
     float largest = -kInf;
-#pragma unroll(kHeldUnroll)
+#pragma unroll(kHeld)
     for (int32 i = 0; i < kLoads; ++i) {
       const Scores logits = kIsHeld ? held[i] : load(row.logits, i);
       if (!exists(i)) continue;
