@@ -47,10 +47,7 @@ struct CastShape {
 };
 
 constexpr int64 element_bits(int32 dtype) {
-  return dtype == numerics::kDTypeF32      ? 32
-         : dtype == numerics::kDTypeE4M3   ? 8
-         : dtype == numerics::kDTypeE2M1x2 ? 4
-                                           : 16;
+  return 8 * bytes_per_unit(dtype) / elements_per_unit(dtype);
 }
 
 constexpr int64 row_blocks(const CastArgs& args, const CastShape& shape) {
