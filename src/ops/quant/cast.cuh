@@ -319,7 +319,7 @@ inline void scale_blocks(const CastArgs& args, const CastPlace& place, const uin
 // positive, too.
 constexpr bool kIsOpen = kIsGiven || kIsQuantized || kIsE4M3Sf;
 // Scales that are given can change the sign of an element, or make it a NaN.
-constexpr bool kHasNan = kIsGiven || kIsQuantized;
+constexpr bool kSignsChange = kIsGiven || kIsQuantized;
 // Products with a power of two are exact in bf16, or too small for any code but 0.
 constexpr bool kIsPacked = kIsE2M1 && !kIsOpen && kShape.x_dtype == numerics::kDTypeBF16 &&
                            kShape.sf_kind != numerics::kSfF32;
@@ -341,7 +341,7 @@ inline Codes narrow(const float* x, const float* y, float inv) {
     for (int32 j = 0; j < numerics::min_of(8, kChunk); ++j) {
       const int32 at = 8 * i + j;
       magnitudes[j] = kIsOpen ? fminf(fabsf(y[at]), numerics::kE2M1Max) : y[at];  // NaN: 6
-      signs[j] = kHasNan && !numerics::is_nan(y[at]) ? y[at] : x[at];
+      signs[j] = kSignsChange && !numerics::is_nan(y[at]) ? y[at] : x[at];
     }
     codes.words[i] = device::narrow_e2m1x8(magnitudes, signs) & mask;
   }
