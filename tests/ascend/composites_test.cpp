@@ -40,9 +40,9 @@ float sum_on_the_core(const uint8* row, int64 cols) {
         ub_alloc<uint8>("x", numerics::align_up(bytes_of(kDType, cols), kBlockBytes), kRowSumTail);
     const auto out = ub_alloc<float>("out", 1);
     copy_in(x, gm(row), {1, bytes_of(kDType, cols)});
-    order<Pipe::kMte2, Pipe::kV>();
+    wait_for<Pipe::kMte2, Pipe::kV>();
     vf_call<store_sum<kDType, kTerm, kRegs>>("sum_row", out, x, static_cast<uint32>(cols));
-    order<Pipe::kV, Pipe::kMte3>();
+    wait_for<Pipe::kV, Pipe::kMte3>();
     copy_out(gm(&sum), out, {1, 4});
     barrier_all();
   });
@@ -163,9 +163,9 @@ void expect_function(float (*definition)(float)) {
         const auto from = ub_alloc<float>("x", kCount);
         const auto to = ub_alloc<float>("y", kCount);
         copy_in(from, gm(x.data()), {1, 4 * kCount});
-        order<Pipe::kMte2, Pipe::kV>();
+        wait_for<Pipe::kMte2, Pipe::kV>();
         vf_call<apply<kFunction>>("apply", to, from, trips(kCount / kF32Lanes));
-        order<Pipe::kV, Pipe::kMte3>();
+        wait_for<Pipe::kV, Pipe::kMte3>();
         copy_out(gm(y.data()), to, {1, 4 * kCount});
         barrier_all();
       });

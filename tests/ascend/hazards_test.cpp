@@ -44,7 +44,7 @@ TEST(Hazards, H01MissingFlag) {
                 "V reads bytes that MTE2 writes: the event MTE2_V is missing (in read_only)", [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   copy_in(x, gm(input), kVector);
-                  order<Pipe::kMte2, Pipe::kS>();
+                  wait_for<Pipe::kMte2, Pipe::kS>();
                   vf_call<read_only>("read_only", x);
                   barrier_all();
                 });
@@ -52,7 +52,7 @@ TEST(Hazards, H01MissingFlag) {
                 "MTE3 reads bytes that V writes: the event V_MTE3 is missing", [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   vf_call<fill_one>("fill_one", x);
-                  order<Pipe::kV, Pipe::kS>();
+                  wait_for<Pipe::kV, Pipe::kS>();
                   copy_out(gm(output), x, kVector);
                   barrier_all();
                 });
@@ -66,9 +66,9 @@ TEST(Hazards, H02EarlyReuse) {
                 "MTE2 overwrites bytes that V still reads: the event V_MTE2 is missing", [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   copy_in(x, gm(input), kVector);
-                  order<Pipe::kMte2, Pipe::kV>();
+                  wait_for<Pipe::kMte2, Pipe::kV>();
                   vf_call<read_only>("read_only", x);
-                  order<Pipe::kV, Pipe::kS>();
+                  wait_for<Pipe::kV, Pipe::kS>();
                   pipe_barrier<Pipe::kMte2>();
                   copy_in(x, gm(input + 64), kVector);
                   barrier_all();
@@ -79,9 +79,9 @@ TEST(Hazards, H02EarlyReuse) {
                 [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   vf_call<fill_one>("fill_one", x);
-                  order<Pipe::kV, Pipe::kMte3>();
+                  wait_for<Pipe::kV, Pipe::kMte3>();
                   copy_out(gm(output), x, kVector);
-                  order<Pipe::kMte3, Pipe::kS>();
+                  wait_for<Pipe::kMte3, Pipe::kS>();
                   vf_call<fill_one>("fill_one", x);
                   barrier_all();
                 });
@@ -119,8 +119,8 @@ TEST(Hazards, H03AFlagSetAgainTooEarly) {
     try {
       run(
           [] {
-            order<Pipe::kMte2, Pipe::kV>();
-            order<Pipe::kMte2, Pipe::kV>();
+            wait_for<Pipe::kMte2, Pipe::kV>();
+            wait_for<Pipe::kMte2, Pipe::kV>();
             barrier_all();
           },
           1, options);
@@ -164,7 +164,7 @@ TEST(Hazards, H05CopiesOverlap) {
                 [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   vf_call<fill_one>("fill_one", x);
-                  order<Pipe::kV, Pipe::kMte3>();
+                  wait_for<Pipe::kV, Pipe::kMte3>();
                   copy_out(gm(output), x, kVector);
                   copy_out(gm(output), x, kVector);
                   barrier_all();
@@ -196,8 +196,8 @@ TEST(Hazards, H06ScalarAccess) {
                 "S overwrites bytes that MTE3 still reads: the event MTE3_S is missing", [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   vf_call<fill_one>("fill_one", x);
-                  order<Pipe::kV, Pipe::kMte3>(0);
-                  order<Pipe::kV, Pipe::kS>(0);
+                  wait_for<Pipe::kV, Pipe::kMte3>(0);
+                  wait_for<Pipe::kV, Pipe::kS>(0);
                   copy_out(gm(output), x, kVector);
                   set_value(x, 2, 1.0f);
                 });
@@ -207,7 +207,7 @@ TEST(Hazards, H06ScalarAccess) {
       [] {
         const Ub<float> x = ub_alloc<float>("x", 64);
         vf_call<fill_one>("fill_one", x);
-        order<Pipe::kV, Pipe::kMte3>(0);
+        wait_for<Pipe::kV, Pipe::kMte3>(0);
         copy_out(gm(output), x, kVector);
         get_value(gm(static_cast<const float*>(output)), 3);
       });
@@ -325,7 +325,7 @@ TEST(Hazards, H10Undefined) {
                 [] {
                   const Ub<float> x = ub_alloc<float>("x", 64);
                   copy_in(x, gm(input), {1, 12});
-                  order<Pipe::kMte2, Pipe::kMte3>();
+                  wait_for<Pipe::kMte2, Pipe::kMte3>();
                   copy_out(gm(output), x, {1, 16});
                   barrier_all();
                 });
@@ -561,7 +561,7 @@ TEST(Hazards, H19CrossCore) {
       [] {
         const Ub<float> x = ub_alloc<float>("x", 64);
         vf_call<fill_one>("fill_one", x);
-        order<Pipe::kV, Pipe::kMte3>();
+        wait_for<Pipe::kV, Pipe::kMte3>();
         copy_out(gm(output + 8 * block_idx()), x, {1, 64});
         barrier_all();
       },
@@ -572,7 +572,7 @@ TEST(Hazards, H19CrossCore) {
       [] {
         const Ub<float> x = ub_alloc<float>("x", 64);
         vf_call<fill_one>("fill_one", x);
-        order<Pipe::kV, Pipe::kMte3>();
+        wait_for<Pipe::kV, Pipe::kMte3>();
         if (block_idx() == 0) copy_out(gm(output), x, kVector);
         const Ub<float> y = ub_alloc<float>("y", 64);
         if (block_idx() == 1) copy_in(y, gm(output), kVector);
@@ -596,7 +596,7 @@ template <Precision kPrecision>
 void call_thirds() {
   const Ub<float> x = ub_alloc<float>("x", 64);
   vf_call<thirds<kPrecision>>("thirds", x);
-  order<Pipe::kV, Pipe::kMte3>();
+  wait_for<Pipe::kV, Pipe::kMte3>();
   copy_out(gm(output), x, kVector);
   barrier_all();
 }
@@ -643,12 +643,12 @@ void two_rows() {
   vf_call<fill_one>("fill_one", y);
   barrier_all();
   for (int64 row = 0; row < 2; ++row) {
-    if (row > 0 && kLeftOut != 0) order<Pipe::kV, Pipe::kMte2>();
+    if (row > 0 && kLeftOut != 0) wait_for<Pipe::kV, Pipe::kMte2>();
     copy_in(x, gm(input + 64 * row), kVector);
-    if (kLeftOut != 1) order<Pipe::kMte2, Pipe::kV>(static_cast<int32>(row));
-    if (row > 0 && kLeftOut != 2) order<Pipe::kMte3, Pipe::kV>();
+    if (kLeftOut != 1) wait_for<Pipe::kMte2, Pipe::kV>(static_cast<int32>(row));
+    if (row > 0 && kLeftOut != 2) wait_for<Pipe::kMte3, Pipe::kV>();
     vf_call<add_one>("add_one", y, x);
-    if (kLeftOut != 3) order<Pipe::kV, Pipe::kMte3>(static_cast<int32>(row));
+    if (kLeftOut != 3) wait_for<Pipe::kV, Pipe::kMte3>(static_cast<int32>(row));
     copy_out(gm(output + 64 * row), y, kVector);
   }
   barrier_all();
@@ -679,7 +679,7 @@ TEST(Schedules, AMissingBarShowsInTheData) {
     const Ub<float> y = ub_alloc<float>("y", 64);
     vf_call<fill_one>("fill_one", x);
     vf_call<store_and_load>("store_and_load", x, y);
-    order<Pipe::kV, Pipe::kMte3>();
+    wait_for<Pipe::kV, Pipe::kMte3>();
     copy_out(gm(output), y, kVector);
     barrier_all();
   });

@@ -65,11 +65,4 @@ inline void read_only(Ub<float> from) {
   vlds(x, from);
 }
 
-// Flag `id` raised by one pipe and waited for by another.
-template <Pipe kFrom, Pipe kTo>
-void order(int32 id = 0) {
-  set_flag<kFrom, kTo>(id);
-  wait_flag<kFrom, kTo>(id);
-}
-
 }  // namespace tilekernels::ascend

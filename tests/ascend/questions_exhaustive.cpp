@@ -279,7 +279,7 @@ TEST(Questions, HighWordsWithoutAClearedBuffer) {
       for (int32 i = 0; i < cleared; ++i) vf_call<clear_words>("clear", slots[i]);
       for (int32 row = 0; row < 2; ++row) {
         vf_call<store_low_words>("low words", slots[row]);
-        order<Pipe::kV, Pipe::kMte3>(row);
+        wait_for<Pipe::kV, Pipe::kMte3>(row);
         copy_out(gm(ids + 8 * row), slots[row], {1, 64});
       }
       barrier_all();
