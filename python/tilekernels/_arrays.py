@@ -254,8 +254,8 @@ class _Torch:
         kind, index = device
         where = torch.device("cpu" if kind == _DLPACK_CPU
                              else f"{'cuda' if kind == 2 else 'npu'}:{index}")
-        # torch.empty takes twice the time of empty_strided for the same tensor. Memory that the
-        # library allocated by DLPack would be faster still, but record_stream is a no-op on it.
+        # empty_strided is the shortest way to a tensor of torch's own. On memory that tvm-ffi's
+        # allocator gives, record_stream does nothing.
         if output.dense:
             make = functools.partial(torch.empty_strided, output.shape, output.strides,
                                      dtype=dtype, device=where)
