@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,15 +84,15 @@ std::vector<uint8_t> make_bytes(const Input& input);
 /// Bytes that the call must move: every element of its inputs and outputs once.
 int64_t bytes_moved(const Case& test);
 
-/// Little-endian bytes of a list of values, for `given` and `expected`.
+/// Little-endian bytes of values in order, for `given` and `expected`.
 template <class T>
-std::vector<uint8_t> bytes_of(const std::vector<T>& values) {
+std::vector<uint8_t> bytes_of(std::span<const T> values) {
   const auto* begin = reinterpret_cast<const uint8_t*>(values.data());
-  return {begin, begin + values.size() * sizeof(T)};
+  return {begin, begin + values.size_bytes()};
 }
 template <class T>
 std::vector<uint8_t> bytes_of(std::initializer_list<T> values) {
-  return bytes_of(std::vector<T>(values));
+  return bytes_of(std::span<const T>(values.begin(), values.size()));
 }
 
 }  // namespace tilekernels::cases

@@ -113,8 +113,9 @@ Case crowded(int64_t tokens, int64_t experts, int topk) {
   }
   const std::string id =
       "crowded,experts=" + std::to_string(experts) + ",topk=" + std::to_string(topk);
-  return make(id, {"scores", {{tokens, experts}, DType::kF32}, Fill::kGiven, bytes_of(scores)},
-              topk);
+  Input input{"scores", {{tokens, experts}, DType::kF32}, Fill::kGiven};
+  input.given = bytes_of(std::span<const float>(scores));
+  return make(id, std::move(input), topk);
 }
 
 Case bad(const std::string& id, const TensorSpec& scores, int topk, const std::string& error) {
