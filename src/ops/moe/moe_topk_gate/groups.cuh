@@ -41,7 +41,6 @@ inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
   const uint32 lane = device::lane_id();
   int32 key = numerics::kTopkTaken;
   if constexpr (kGroupsAreLanes) {
-    float* sums = reinterpret_cast<float*>(room.chosen);
 #pragma unroll
     for (uint32 i = 0; i < kHeld; ++i) {
       TopTwo top = top_two_of(z[i]);
@@ -51,11 +50,11 @@ inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
                            __shfl_xor_sync(device::kAllLanes, top.second, step)});
       }
       if (lane % kGroupLanes == 0 && exists(i)) {
-        sums[first_expert(i) / kGroupSize] = top.first + top.second;
+        room.group_sums[first_expert(i) / kGroupSize] = top.first + top.second;
       }
     }
     __syncwarp();
-    if (static_cast<int32>(lane) < kGroups) key = numerics::topk_key(sums[lane]);
+    if (static_cast<int32>(lane) < kGroups) key = numerics::topk_key(room.group_sums[lane]);
   } else {
 #pragma unroll
     for (uint32 i = 0; i < kHeld; ++i) {

@@ -10,7 +10,8 @@ constexpr int32 kRoom = device::candidate_room(kTopk);
 
 struct alignas(16) Room {
   device::Candidates<kRoom> candidates;  // by z
-  uint64 chosen[device::kWarpLanes];     // expert and score by slot; or sums of groups
+  uint64 chosen[device::kWarpLanes];     // expert and score by slot
+  float group_sums[kGroupsAreLanes ? device::kWarpLanes : 1];
   // The two largest z of each lane and load
   float largest[kGroupsAreRuns ? kLoads * device::kWarpLanes : 1][2];
   // By expert
