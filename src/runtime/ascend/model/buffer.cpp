@@ -7,7 +7,6 @@
 namespace tilekernels::ascend::model {
 namespace {
 
-constexpr uint32 kSequenceBits = 30;
 constexpr uint32 kSequenceMask = (1u << kSequenceBits) - 1;
 
 uint32 stamp(Pipe pipe, uint32 sequence) {

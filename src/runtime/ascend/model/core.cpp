@@ -13,6 +13,7 @@ namespace tilekernels::ascend::model {
 namespace {
 
 constexpr uint32 kRestart = 1u << 29;  // clears the shadows long before sequences run over
+static_assert(kRestart <= 1u << (kSequenceBits - 1));
 
 thread_local Core* current = nullptr;
 thread_local Options thread_options;

@@ -16,9 +16,10 @@ constexpr int32 kWholeUbBytes = 256 * 1024;  // the rest is the stack of vector 
 constexpr int32 kMaxRegisters = 32;
 constexpr int32 kMaxMasks = 8;
 constexpr int32 kMaxStreams = 4;
-constexpr int32 kNumFlags = 8;     // per pair of pipes
-constexpr int32 kUsableFlags = 6;  // the last two are reserved
-constexpr int32 kNumMutexes = 28;  // of 32, the last four are reserved
+constexpr int32 kNumFlags = 8;       // per pair of pipes
+constexpr int32 kUsableFlags = 6;    // the last two are reserved
+constexpr int32 kNumMutexes = 28;    // of 32, the last four are reserved
+constexpr int32 kSequenceBits = 30;  // of a stamp in the shadows; the pipe above
 
 constexpr Pipe kAllPipes[] = {Pipe::kS, Pipe::kV, Pipe::kMte2, Pipe::kMte3};
 /// "MTE2_V": what orders work of one pipe before that of another.
