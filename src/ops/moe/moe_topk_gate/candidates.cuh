@@ -1,4 +1,4 @@
-// moe_topk_gate on CUDA: the few experts that may be among the best of a row, and their places.
+// moe_topk_gate on CUDA: the few experts that may be among the best of a row, and their ranks.
 #pragma once
 
 #include "ops/moe/moe_topk_gate/groups.cuh"
@@ -78,18 +78,18 @@ inline Choice choose(const Row& row, int32 count, Room& room) {
   __syncwarp();
   float score = 0.0f;  // of this lane's candidate
   if (!kIsKept && lane < count) score = score_candidate(row, lane, room);
-  const auto take = [&](int32 place, uint32 expert) {
-    room.chosen[place] = pack(expert, kIsKept ? room.scores[expert] : score);
+  const auto take = [&](int32 rank, uint32 expert) {
+    room.chosen[rank] = pack(expert, kIsKept ? room.scores[expert] : score);
   };
-  if (count > kFew || !device::place_few_candidates<kTopk, kFew>(room.candidates, count, take)) {
+  if (count > kFew || !device::rank_few_candidates<kTopk, kFew>(room.candidates, count, take)) {
     if (kIsApproximate) {
 #pragma unroll 1
       for (int32 i = lane + device::kWarpLanes; i < count; i += device::kWarpLanes) {
         score_candidate(row, i, room);
       }
     }
-    device::place_many_candidates<kTopk>(room.candidates, count, [&](int32 place, uint32 expert) {
-      room.chosen[place] = pack(expert, regular_score_of(row, expert, room));
+    device::rank_many_candidates<kTopk>(room.candidates, count, [&](int32 rank, uint32 expert) {
+      room.chosen[rank] = pack(expert, regular_score_of(row, expert, room));
     });
   }
   __syncwarp();

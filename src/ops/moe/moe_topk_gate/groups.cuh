@@ -9,9 +9,9 @@ namespace tilekernels {
 
 // Bit g: group g takes part, from the key of the sum of each group in the lane of its number.
 inline uint32 best_groups(int32 key) {
-  const int32 place = device::place_among_lanes<kGroups>(key);
+  const int32 rank = device::rank_among_lanes<kGroups>(key);
   return __ballot_sync(device::kAllLanes, static_cast<int32>(device::lane_id()) < kGroups &&
-                                              place < kShape.num_topk_groups);
+                                              rank < kShape.num_topk_groups);
 }
 
 inline bool is_in(uint32 groups, uint32 expert) {

@@ -145,8 +145,8 @@ inline void topk_gate(const TopkGateArgs& args) {
   const int32 count = gather_candidates(row, held, threshold, candidates);
   // Many equal scores; or, if none reaches a NaN threshold, many equal maxima.
   if (count > kRoom || count < kTopk) return select_one_by_one(row, topk_idx);
-  device::place_candidates<kTopk, kFew>(
-      candidates, count, [&](int32 place, uint32 expert) { topk_idx[place] = expert; });
+  device::rank_candidates<kTopk, kFew>(candidates, count,
+                                       [&](int32 rank, uint32 expert) { topk_idx[rank] = expert; });
 }
 
 }  // namespace tilekernels

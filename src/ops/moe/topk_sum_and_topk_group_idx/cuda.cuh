@@ -70,9 +70,9 @@ inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) 
   if (__any_sync(device::kAllLanes, is_bad) && lane == 0) {
     device::note_fault(args.fault, token, kTopkSumAndTopkGroupIdxId, numerics::kFaultNotFinite);
   }
-  const int32 place = device::place_among_lanes<kGroups>(key);
-  if (lane < kGroups && place < kShape.num_topk_groups) {
-    args.group_idx[token * kShape.num_topk_groups + place] = lane;
+  const int32 rank = device::rank_among_lanes<kGroups>(key);
+  if (lane < kGroups && rank < kShape.num_topk_groups) {
+    args.group_idx[token * kShape.num_topk_groups + rank] = lane;
   }
 }
 

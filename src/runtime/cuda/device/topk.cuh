@@ -8,13 +8,13 @@
 namespace tilekernels::device {
 
 /// Key and index of an element in one number: the larger ranks before. 0 ranks after all.
-inline uint64 ranking(int32 topk_key, uint32 index) {
+inline uint64 packed_key(int32 topk_key, uint32 index) {
   const uint32 key = numerics::bit_cast<uint32>(topk_key) ^ 0x80000000;
   return static_cast<uint64>(key) << 32 | ~index;
 }
 
-/// The index in a ranking.
-inline uint32 ranked_index(uint64 ranking) { return ~static_cast<uint32>(ranking); }
+/// The index in a packed key.
+inline uint32 index_of_key(uint64 packed_key) { return ~static_cast<uint32>(packed_key); }
 
 /// The maximum over the warp.
 inline uint64 warp_max(uint64 x) {
@@ -35,11 +35,11 @@ inline uint32 select_one_by_one(uint32 num, Key key_of) {
     uint64 next = 0;
 #pragma unroll 1
     for (uint32 i = lane_id(); i < num; i += kWarpLanes) {
-      const uint64 candidate = ranking(key_of(i), i);
+      const uint64 candidate = packed_key(key_of(i), i);
       if (candidate < last && candidate > next) next = candidate;
     }
     last = warp_max(next);
-    if (static_cast<int32>(lane_id()) == k) chosen = ranked_index(last);
+    if (static_cast<int32>(lane_id()) == k) chosen = index_of_key(last);
   }
   return chosen;
 }
@@ -107,10 +107,10 @@ inline int32 add_candidates(Candidates<kRoom>& candidates, int32 count,
   return count + sum.total;
 }
 
-/// Gives every candidate whose place in the order is below kTopk to `take(place, index)`, each by
+/// Gives every candidate whose rank is below kTopk to `take(rank, index)`, each by
 /// one lane; of at most kFew (16 or 32) candidates. False, and nothing given, where some are equal.
 template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
-inline bool place_few_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
+inline bool rank_few_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
   constexpr int32 kParts = kWarpLanes / kFew;  // lanes of a candidate; each compares with a part
   constexpr int32 kOthers = kFew / kParts;
   const auto lane = static_cast<int32>(lane_id());
@@ -121,23 +121,23 @@ inline bool place_few_candidates(Candidates<kRoom>& candidates, int32 count, Tak
   const uint32 index = is_candidate ? candidates.indices[lane] : 0;
   const float* others = candidates.scores + lane / kFew * kOthers;
   constexpr float kZero = 0x1p23f;  // from which on the lowest bits are the number
-  float places[4] = {kZero, 0.0f, 0.0f, 0.0f};
+  float ranks[4] = {kZero, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-  for (int32 i = 0; i < kOthers; ++i) places[i % 4] += is_greater(others[i], score);
-  const float sum = places[0] + ((places[1] + places[2]) + places[3]);
-  auto place =
+  for (int32 i = 0; i < kOthers; ++i) ranks[i % 4] += is_greater(others[i], score);
+  const float sum = ranks[0] + ((ranks[1] + ranks[2]) + ranks[3]);
+  auto rank =
       static_cast<int32>(numerics::bit_cast<uint32>(sum) - numerics::bit_cast<uint32>(kZero));
-  if constexpr (kParts == 2) place += __shfl_xor_sync(kAllLanes, place, kFew);
+  if constexpr (kParts == 2) rank += __shfl_xor_sync(kAllLanes, rank, kFew);
   // Each pair was counted once, unless some are equal.
-  const int32 pairs = __reduce_add_sync(kAllLanes, is_candidate ? place : 0);
+  const int32 pairs = __reduce_add_sync(kAllLanes, is_candidate ? rank : 0);
   if (2 * pairs != count * (count - 1)) return false;
-  if (is_candidate && place < kTopk) take(place, index);
+  if (is_candidate && rank < kTopk) take(rank, index);
   return true;
 }
 
 /// The same of any number of candidates, from kTopk to kRoom. All scores are finite.
 template <int32 kTopk, int32 kRoom, class Take>
-inline void place_many_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
+inline void rank_many_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
   constexpr int32 kUnroll = Candidates<kRoom>::kUnroll;
   const auto lane = static_cast<int32>(lane_id());
   __syncwarp();
@@ -149,23 +149,23 @@ inline void place_many_candidates(Candidates<kRoom>& candidates, int32 count, Ta
   for (int32 mine = lane; mine < count; mine += kWarpLanes) {
     const float score = candidates.scores[mine];
     const uint32 index = candidates.indices[mine];
-    int32 place = 0;
+    int32 rank = 0;
 #pragma unroll 1
     for (int32 other = 0; other < count; other += kUnroll) {
-      place += candidates.template count_before<kUnroll>(other, score, index);
+      rank += candidates.template count_before<kUnroll>(other, score, index);
     }
-    if (place < kTopk) take(place, index);
+    if (rank < kTopk) take(rank, index);
   }
 }
 
-/// By place_few_candidates where it can, else by place_many_candidates.
+/// By rank_few_candidates where it can, else by rank_many_candidates.
 template <int32 kTopk, int32 kFew, int32 kRoom, class Take>
-inline void place_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
-  if (__builtin_expect(count <= kFew && place_few_candidates<kTopk, kFew>(candidates, count, take),
+inline void rank_candidates(Candidates<kRoom>& candidates, int32 count, Take take) {
+  if (__builtin_expect(count <= kFew && rank_few_candidates<kTopk, kFew>(candidates, count, take),
                        true)) {
     return;
   }
-  place_many_candidates<kTopk>(candidates, count, take);
+  rank_many_candidates<kTopk>(candidates, count, take);
 }
 
 /// A finite score that at least kTopk elements of the row reach, from the largest one of each lane,
@@ -202,15 +202,15 @@ inline float group_threshold(float lane_max) {
 /// How many of the first kCount lanes rank before this one: by a larger key, or by the same in a
 /// lower lane.
 template <int32 kCount>
-inline int32 place_among_lanes(int32 key) {
+inline int32 rank_among_lanes(int32 key) {
   const auto lane = static_cast<int32>(lane_id());
-  int32 place = 0;
+  int32 rank = 0;
 #pragma unroll
   for (int32 other_lane = 0; other_lane < kCount; ++other_lane) {
     const int32 other = __shfl_sync(kAllLanes, key, other_lane);
-    place += other > key || (other == key && other_lane < lane);
+    rank += other > key || (other == key && other_lane < lane);
   }
-  return place;
+  return rank;
 }
 
 }  // namespace tilekernels::device
