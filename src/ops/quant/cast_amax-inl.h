@@ -11,6 +11,7 @@
 
 #include "hwy/highway.h"
 #include "ops/quant/cast_lanes-inl.h"
+#include "ops/quant/scales-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tilekernels::cpu::HWY_NAMESPACE {
@@ -163,9 +164,9 @@ void widen_amax_codes(int64 units, const float* sf, uint32* amax) {
   }
 }
 
-// The lanes that complete the last vector, and the last group, hold anything before.
+// What completes the last step of scaling factors, and the last group, holds anything before.
 HWY_INLINE void clear_step(uint32* end) {
-  for (int64 i = 0; i < kStep; i += kLanes) hn::StoreU(hn::Zero(kU32), kU32, end + i);
+  for (int64 i = 0; i < scales::kStep; i += kLanes) hn::StoreU(hn::Zero(kU32), kU32, end + i);
 }
 
 // From maxima of neighbours, `ratio` a group, to those of the groups.
