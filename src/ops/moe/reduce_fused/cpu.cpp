@@ -123,7 +123,7 @@ void reduce_token(const Terms& terms, const Terms& next, int64 hidden, bool stre
     // Two steps share the factors.
     for (; col + 2 * kStep <= end; col += 2 * kStep) {
       for (int32 k = 0; k < ahead.count; ++k) {
-        const uint8* const at = ahead.rows[k] + offset + col * kBytes;
+        const uint8* const at = ahead.rows[k] + (offset + col * kBytes);
         for (int64 i = 0; i < 2 * kStep * kBytes; i += kLineBytes) hwy::Prefetch(at + i);
       }
       Quad first = zero_sum();
