@@ -38,7 +38,7 @@ def gate(torch, logits, bias, scoring, num_groups=0, num_topk_groups=0):
     return topk_idx, weights / (weights.sum(-1, keepdim=True) + 1e-20) * SCALING_FACTOR
 
 
-def subjects(torch, num_tokens):
+def gates(torch, num_tokens):
     """(case of the op, name, call)."""
     logits = torch.randn(num_tokens, EXPERTS)
     bias = torch.randn(EXPERTS)
@@ -59,7 +59,7 @@ def subjects(torch, num_tokens):
     return rows
 
 
-def reduce_subject(torch, num_tokens):
+def reduction(torch, num_tokens):
     """reduce_fused: the weighted sum of the rows of a token's experts."""
     num_slots = num_tokens * TOPK
     x = torch.randn(num_slots, HIDDEN).bfloat16()
@@ -106,9 +106,8 @@ def main():
 
     torch.set_num_threads(args.threads)
     torch.set_grad_enabled(False)
-    for num_tokens in (4096, 16384, 0):
-        rows = subjects(torch, num_tokens) if num_tokens else reduce_subject(torch, 128)
-        for case, name, call in rows:
+    for make, num_tokens in ((gates, 4096), (gates, 16384), (reduction, 128)):
+        for case, name, call in make(torch, num_tokens):
             call()
             ours, theirs = [], []
             for _ in range(args.rounds):
