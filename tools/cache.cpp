@@ -161,8 +161,10 @@ Command cache_command(CLI::App& app) {
   CLI::App* const warm_parser = parser->add_subcommand(
       "warm", "Compile the kernels of the benchmark shapes, with or without a GPU");
   warm_parser->add_option("ops", options->selectors, "Ops or beginnings of case ids; all if none");
-  warm_parser->add_option("--arch", options->archs,
-                          "sm_90a, sm_100a or sm_103a; the devices here if none");
+  warm_parser
+      ->add_option("--arch", options->archs, "sm_90a, sm_100a or sm_103a; the devices here if none")
+      ->check(CLI::IsMember({"sm_90a", "sm_100a", "sm_103a"}))
+      ->allow_extra_args(false);
   warm_parser->add_flag("--all-cases", options->all_cases,
                         "Compile for the cases of verify as well: every path of every kernel");
   warm_parser->add_option("--threads", options->num_threads, "Threads that compile")

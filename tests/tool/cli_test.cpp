@@ -90,7 +90,9 @@ TEST(Tool, UsageErrorsExitWith2) {
                                 "bench topk_gate/ties",
                                 "bench --host-cost",
                                 "bench --cupti /nosuch",
-                                "cache warm --threads 0"}) {
+                                "cache warm --threads 0",
+                                "cache warm --arch sm_80",
+                                "cache warm --arch sm_90a absent_op"}) {
     const ToolRun run = run_tool(arguments);
     EXPECT_EQ(run.status, 2) << arguments << "\n" << run.out << run.err;
     EXPECT_FALSE(run.err.empty()) << arguments;
