@@ -13,6 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     texts = {}
     for path in pathlib.Path(sys.argv[1], "device_text").glob("*.cpp"):
         found = re.search(r'const Text (\w+)_text\{"\w+", "([0-9a-f]{64})"', path.read_text())
