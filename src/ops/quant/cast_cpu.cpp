@@ -114,6 +114,7 @@ class Tile {
 
  private:
   static constexpr bool kIsQuantized = is_quantized(kX);
+  static constexpr bool kHasTables = kX == kDTypeE4M3 && kFmt == kDTypeE4M3;
   static constexpr int64 kRowsAhead = 4;
   static constexpr uint32 kBoundedAmax = bit_cast<uint32>(0x1p90f);
 
@@ -181,7 +182,7 @@ class Tile {
       uint8* to = by_row ? scratch_.row : out;
       const bool stream = walk_.stream && !by_row;
       if constexpr (kIsQuantized) {
-        read_units(r);
+        if (read_units(r) || r == row_begin) fuse_units<kChecked>(inv);
         encode_quantized<kChecked>(row(r), inv, stream, to);
       } else if (by_exponent) {
         encode_row_by_exponent<kFmt>(row(r), cols_, inv, bases, stream, prefetch_offset_, to);
@@ -211,6 +212,19 @@ class Tile {
     return hn::GetLane(hn::MaxOfLanes(kU32, largest)) <= bit_cast<uint32>(kMaxPowerInverse);
   }
 
+  // What rows under the same scaling factors, those of x and those of the result, share.
+  template <bool kChecked>
+  void fuse_units(const PlainFactors& inv) {
+    if (unit_cols_ == 1) return;
+    const int shift = log2_of(unit_cols_);
+    fuse_factors(scratch_.units, shift, inv.inv, inv.group_shift, cols_, scratch_.factors);
+    if constexpr (kHasTables && !kChecked) {
+      if (any_negative_unit_) return;
+      write_e4m3_tables(scratch_.factors, unit_cols_ / kBlockCols, ceil_div(cols_, unit_cols_),
+                        scratch_.tables);
+    }
+  }
+
   template <bool kChecked>
   void encode_quantized(const uint8* x, const PlainFactors& inv, bool stream, uint8* to) {
     if (unit_cols_ == 1) {
@@ -218,16 +232,13 @@ class Tile {
       encode_row<kX, kFmt, true>(x, cols_, factors, stream, prefetch_offset_, to);
       return;
     }
-    float* factors = scratch_.factors;
-    fuse_factors(scratch_.units, log2_of(unit_cols_), inv.inv, inv.group_shift, cols_, factors);
+    const float* factors = scratch_.factors;
     // A negative factor may overflow, and -Inf times a zero code is NaN.
     if (kChecked || any_negative_unit_) {
       encode_row<kX, kFmt, true>(x, cols_, FactorsByBlock{factors}, stream, prefetch_offset_, to);
-    } else if constexpr (kX == kDTypeE4M3 && kFmt == kDTypeE4M3) {
-      const int shift = log2_of(unit_cols_);
-      write_e4m3_tables(factors, unit_cols_ / kBlockCols, ceil_div(cols_, unit_cols_),
-                        scratch_.tables);
-      encode_row_by_table(x, cols_, factors, scratch_.tables, shift, stream, prefetch_offset_, to);
+    } else if constexpr (kHasTables) {
+      encode_row_by_table(x, cols_, factors, scratch_.tables, log2_of(unit_cols_), stream,
+                          prefetch_offset_, to);
     } else {
       encode_row_of_codes<kX, kFmt>(x, cols_, factors, stream, prefetch_offset_, to);
     }
@@ -245,10 +256,10 @@ class Tile {
   // ------------------------------ a quantized x
 
   // Makes `units` the input scaling factors of that row: those of columns, or of parts of a group
-  // and a block of x, whichever is narrower.
-  void read_units(int64 r) {
+  // and a block of x, whichever is narrower. Returns whether they were others before.
+  bool read_units(int64 r) {
     const int64 m = r / shape_.x_block_rows;
-    if (m == units_of_) return;
+    if (m == units_of_) return false;
     units_of_ = m;
     const int64 block = shape_.x_block_cols;
     unit_cols_ = block % kBlockCols != 0 ? 1 : std::min<int64>(block, shape_.block_cols);
@@ -262,6 +273,7 @@ class Tile {
     scales::spread(scratch_.scales, block / unit_cols_, col_begin_ % block / unit_cols_, units,
                    scratch_.units);
     clear_step(reinterpret_cast<uint32*>(scratch_.units + units));
+    return true;
   }
 
   // Takes a row into the maxima of its groups.
