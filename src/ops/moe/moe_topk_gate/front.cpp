@@ -66,28 +66,18 @@ constexpr const char* kNames[kNumOptional] = {"mask",
 template <class T>
 using Given = std::array<const T*, kNumOptional>;
 
-Given<TensorSpec> given(const MoeTopkGateInputSpecs& in) {
-  return {or_null(in.mask),
-          or_null(in.bias),
-          or_null(in.image_bias),
-          or_null(in.image_token_mask),
-          or_null(in.fix_routing_mask),
-          or_null(in.to_physical_map),
-          or_null(in.logical_count),
-          or_null(in.unmapped_topk_idx),
-          or_null(in.force_random)};
-}
-
-Given<TensorView> given(const MoeTopkGateInputs& in) {
-  return {or_null(in.mask),
-          or_null(in.bias),
-          or_null(in.image_bias),
-          or_null(in.image_token_mask),
-          or_null(in.fix_routing_mask),
-          or_null(in.to_physical_map),
-          or_null(in.logical_count),
-          or_null(in.unmapped_topk_idx),
-          or_null(in.force_random)};
+// Of MoeTopkGateInputSpecs and of MoeTopkGateInputs.
+template <class Inputs>
+auto given(const Inputs& in) {
+  return Given<typename decltype(in.mask)::value_type>{or_null(in.mask),
+                                                       or_null(in.bias),
+                                                       or_null(in.image_bias),
+                                                       or_null(in.image_token_mask),
+                                                       or_null(in.fix_routing_mask),
+                                                       or_null(in.to_physical_map),
+                                                       or_null(in.logical_count),
+                                                       or_null(in.unmapped_topk_idx),
+                                                       or_null(in.force_random)};
 }
 
 template <class T, class Inputs>
