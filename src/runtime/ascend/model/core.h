@@ -175,6 +175,9 @@ class Core {
   };
 
   void reset(const Program& program, int64 index, int64 num, const Options& options);
+  static Work work_of(Work::Kind kind, Pipe pipe, int32 id = 0);
+  /// Returns how long the queue of its pipe is then.
+  size_t enqueue(const Work& work);
   void run_queues(const Flag* until, bool may_block = false);
   bool is_runnable(const Work& work) const;
   void execute(Work& work);

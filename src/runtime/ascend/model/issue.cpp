@@ -23,6 +23,20 @@ void Core::set_ctrl(int32 bit, int32 value) {
   ctrl_ = (ctrl_ & ~(uint64{1} << bit)) | static_cast<uint64>(value) << bit;
 }
 
+Core::Work Core::work_of(Work::Kind kind, Pipe pipe, int32 id) {
+  Work work{};
+  work.kind = kind;
+  work.pipe = pipe;
+  work.id = id;
+  return work;
+}
+
+size_t Core::enqueue(const Work& work) {
+  auto& queue = queues_[static_cast<int32>(work.pipe)];
+  queue.push_back(work);
+  return queue.size();
+}
+
 void Core::issue_copy(Pipe pipe, UbPlace ub, const void* gm, const Copy& copy) {
   if (copy.rows <= 0 || copy.row_bytes <= 0) return;
   if (copy.rows > kMaxCopyRows || copy.row_bytes > kMaxCopyRowBytes) {
@@ -54,31 +68,23 @@ void Core::issue_copy(Pipe pipe, UbPlace ub, const void* gm, const Copy& copy) {
               .pipe = pipe,
               .port_bytes = port_bytes,
               .name = in ? "copy in" : "copy out"});
-  Work work{};
-  work.kind = Work::Kind::kCopy;
-  work.pipe = pipe;
+  Work work = work_of(Work::Kind::kCopy, pipe);
   work.ub = ub;
   work.gm = gm;
   work.copy = copy;
-  auto& queue = queues_[static_cast<int32>(pipe)];
-  queue.push_back(work);
-  if (queue.size() > kMaxQueued) run_queues(nullptr);
+  if (enqueue(work) > kMaxQueued) run_queues(nullptr);
 }
 
 void Core::issue_vf(const char* vf_name, void (*function)(const void*), const void* stored,
                     int64 bytes) {
   if (in_vf_) fail(HazardKind::kBadLoop, "a vector function calls another one by vf_call");
   ended_ = false;
-  Work work{};
-  work.kind = Work::Kind::kVf;
-  work.pipe = Pipe::kV;
+  Work work = work_of(Work::Kind::kVf, Pipe::kV);
   work.name = vf_name;
   work.run = function;
   std::memcpy(work.stored, stored, static_cast<size_t>(bytes));
   work.event = note_event({.kind = Event::Kind::kWork, .pipe = Pipe::kV, .name = vf_name});
-  auto& queue = queues_[static_cast<int32>(Pipe::kV)];
-  queue.push_back(work);
-  if (queue.size() > kMaxQueued) run_queues(nullptr);
+  if (enqueue(work) > kMaxQueued) run_queues(nullptr);
 }
 
 void Core::check_flag(Pipe from, Pipe to, int32 id) const {
@@ -98,16 +104,13 @@ void Core::issue_set(Pipe from, Pipe to, int32 id) {
   if (skips_sync()) return;
   ended_ = false;
   note_event({.kind = Event::Kind::kSet, .pipe = from, .from = from, .to = to, .id = id});
-  Work work{};
-  work.kind = Work::Kind::kSet;
-  work.pipe = from;
+  Work work = work_of(Work::Kind::kSet, from, id);
   work.from = from;
   work.to = to;
-  work.id = id;
   if (from == Pipe::kS) {
     execute(work);
   } else {
-    queues_[static_cast<int32>(from)].push_back(work);
+    enqueue(work);
   }
 }
 
@@ -115,17 +118,14 @@ void Core::issue_wait(Pipe from, Pipe to, int32 id) {
   check_flag(from, to, id);
   if (skips_sync()) return;
   note_event({.kind = Event::Kind::kWait, .pipe = to, .from = from, .to = to, .id = id});
-  Work work{};
-  work.kind = Work::Kind::kWait;
-  work.pipe = to;
+  Work work = work_of(Work::Kind::kWait, to, id);
   work.from = from;
   work.to = to;
-  work.id = id;
   if (to == Pipe::kS) {
     run_queues(&flag(from, to, id));
     execute(work);
   } else {
-    queues_[static_cast<int32>(to)].push_back(work);
+    enqueue(work);
   }
 }
 
@@ -152,12 +152,9 @@ void Core::issue_lock(Pipe pipe, int32 id) {
   ended_ = false;
   note_event(
       {.kind = Event::Kind::kLock, .pipe = pipe, .id = id, .required = mutex.issued_unlocks});
-  Work work{};
-  work.kind = Work::Kind::kLock;
-  work.pipe = pipe;
-  work.id = id;
+  Work work = work_of(Work::Kind::kLock, pipe, id);
   work.required = mutex.issued_unlocks;
-  queues_[static_cast<int32>(pipe)].push_back(work);
+  enqueue(work);
 }
 
 void Core::issue_unlock(Pipe pipe, int32 id) {
@@ -175,19 +172,12 @@ void Core::issue_unlock(Pipe pipe, int32 id) {
   mutex.open = false;
   ++mutex.issued_unlocks;
   note_event({.kind = Event::Kind::kUnlock, .pipe = pipe, .id = id});
-  Work work{};
-  work.kind = Work::Kind::kUnlock;
-  work.pipe = pipe;
-  work.id = id;
-  queues_[static_cast<int32>(pipe)].push_back(work);
+  enqueue(work_of(Work::Kind::kUnlock, pipe, id));
 }
 
 void Core::issue_barrier(Pipe pipe) {
   if (skips_sync()) return;
-  Work work{};
-  work.kind = Work::Kind::kBarrier;
-  work.pipe = pipe;
-  queues_[static_cast<int32>(pipe)].push_back(work);
+  enqueue(work_of(Work::Kind::kBarrier, pipe));
 }
 
 void Core::barrier_all() {
