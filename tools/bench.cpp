@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <functional>
 #include <memory>
@@ -76,17 +75,17 @@ struct Subject {
   std::vector<double> samples{};
 };
 
-// The fastest of a few calls, after one that is not counted.
+// The median of a few calls, after one that is not counted.
 double quick_us(const std::function<void()>& call) {
   call();
-  double best = INFINITY;
+  std::vector<double> samples;
   const double start = now_us();
   for (int i = 0; i < 100 && (i < 5 || now_us() - start < 2e3); ++i) {
     const double before = now_us();
     call();
-    best = std::min(best, now_us() - before);
+    samples.push_back(now_us() - before);
   }
-  return best;
+  return quantile(samples, 0.5);
 }
 
 Subject subject(std::function<void()> call, bool cold) {
@@ -222,21 +221,6 @@ Json to_json(const Result& result, bool cold) {
   return json;
 }
 
-// The fastest of the methods with or without streaming stores, by a few calls each; none where
-// there is no such method.
-std::optional<CopyMethod> fastest(CopyBench& copies, bool streaming) {
-  std::optional<CopyMethod> best;
-  double best_us = INFINITY;
-  for (const CopyMethod& method : copies.methods()) {
-    if (method.streaming != streaming) continue;
-    const double us = quick_us([&] { copies.run(method); });
-    if (us >= best_us) continue;
-    best = method;
-    best_us = us;
-  }
-  return best;
-}
-
 Result run_case(std::string_view op, const cases::Case& test, Backend backend,
                 const Options& options, Team& team, CacheFlush* flush) {
   const int64_t bytes = cases::bytes_moved(test);
@@ -245,8 +229,7 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
 
   const Call call{.backend = backend};
   CopyBench copies(bytes, team);
-  const CopyMethod plain = *fastest(copies, false);
-  const std::optional<CopyMethod> streaming = fastest(copies, true);
+  const std::vector<CopyMethod> methods = copies.methods();
   std::vector<Subject> subjects;
   subjects.push_back(
       subject([&] { test.out(buffers.outputs(), buffers.inputs(), call); }, options.cold));
@@ -254,15 +237,19 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
     subjects.back().calls_per_sample = 1;
     subjects.back().restore = [&] { buffers.refill(0); };
   }
-  subjects.push_back(subject([&] { copies.run(plain); }, options.cold));
-  if (streaming) subjects.push_back(subject([&] { copies.run(*streaming); }, options.cold));
+  for (const CopyMethod& method : methods) {
+    subjects.push_back(subject([&] { copies.run(method); }, options.cold));
+  }
   take_samples(subjects, options, flush);
 
   const std::vector<double>& samples = subjects[0].samples;
-  size_t best = 1;
-  for (size_t i = 2; i < subjects.size(); ++i) {
-    if (timing(subjects[i].samples).us < timing(subjects[best].samples).us) best = i;
-  }
+  std::vector<std::vector<double>> copy_samples;
+  for (size_t i = 1; i < subjects.size(); ++i) copy_samples.push_back(subjects[i].samples);
+  const size_t copy = least_median(copy_samples);
+  const auto num_plain = std::count_if(methods.begin(), methods.end(),
+                                       [](const CopyMethod& method) { return !method.streaming; });
+  // Those without streaming stores come first.
+  const size_t plain = least_median({copy_samples.begin(), copy_samples.begin() + num_plain});
   const bool on_cpu = backend == Backend::kCpu;
   return {.op = std::string(op),
           .id = test.id,
@@ -273,12 +260,12 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
           .judge = judge,
           .reps = samples.size(),
           .time = timing(samples),
-          .memcpy_time = timing(subjects[1].samples),
-          .memcpy_threads = plain.num_threads,
-          .share_of_memcpy = paired_ratio(subjects[1].samples, samples),
-          .copy_time = timing(subjects[best].samples),
-          .copy_method = best == 1 ? plain : *streaming,
-          .share_of_copy = paired_ratio(subjects[best].samples, samples)};
+          .memcpy_time = timing(copy_samples[plain]),
+          .memcpy_threads = methods[plain].num_threads,
+          .share_of_memcpy = paired_ratio(copy_samples[plain], samples),
+          .copy_time = timing(copy_samples[copy]),
+          .copy_method = methods[copy],
+          .share_of_copy = paired_ratio(copy_samples[copy], samples)};
 }
 
 // The case's id without its op.

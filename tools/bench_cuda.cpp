@@ -111,10 +111,7 @@ cases::CopyTile fastest_copy(const cases::DeviceBench& device, cases::KernelTime
   }
   const auto samples = timer.sample(
       calls, [&] { device.flush(); }, kTileReps);
-  size_t best = 0;
-  for (size_t i = 1; i < tiles.size(); ++i) {
-    if (quantile(samples[i], 0.5) < quantile(samples[best], 0.5)) best = i;
-  }
+  const size_t best = least_median(samples);
   device.forget_copy(bytes);
   device.copy(bytes, tiles[best]);
   if (!device.has_copied(bytes)) throw std::runtime_error("the copy kernel does not copy");
