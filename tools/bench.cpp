@@ -50,6 +50,7 @@ constexpr int64_t kReferenceLimit = int64_t{512} << 20;
 constexpr int kMinReps = 20;
 constexpr int kMaxReps = 2000;
 constexpr int kCudaReps = 50;
+constexpr int kChoiceReps = 15;             // samples by which a copy is chosen
 constexpr int64_t kMinPlotBytes = 1 << 20;  // smaller calls are bound by their start, not by memory
 constexpr double kMinSampleUs = 50;         // shorter calls are repeated within a sample
 
@@ -221,6 +222,29 @@ Json to_json(const Result& result, bool cold) {
   return json;
 }
 
+// The method with or without streaming stores that has the least median, by a few samples of each,
+// taken as they will be: after a call of the op. None where there is no such method.
+std::optional<CopyMethod> fastest(CopyBench& copies, bool streaming, const Subject& op,
+                                  const Options& options, CacheFlush* flush) {
+  std::vector<CopyMethod> methods = copies.methods();
+  std::erase_if(methods, [&](const CopyMethod& method) { return method.streaming != streaming; });
+  if (methods.size() < 2) return methods.empty() ? std::nullopt : std::optional(methods[0]);
+  std::vector<Subject> subjects;
+  for (const CopyMethod& method : methods) {
+    subjects.push_back(subject([&] { copies.run(method); }, options.cold));
+  }
+  const double start = now_us();
+  for (int rep = 0; rep < kChoiceReps && (rep < 3 || now_us() - start < 1e5); ++rep) {
+    for (Subject& subject : subjects) {
+      op.call();
+      take_sample(subject, flush);
+    }
+  }
+  std::vector<std::vector<double>> samples;
+  for (const Subject& subject : subjects) samples.push_back(subject.samples);
+  return methods[least_median(samples)];
+}
+
 Result run_case(std::string_view op, const cases::Case& test, Backend backend,
                 const Options& options, Team& team, CacheFlush* flush) {
   const int64_t bytes = cases::bytes_moved(test);
@@ -228,8 +252,6 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
   const std::string judge = check_result(test, buffers, backend, bytes);
 
   const Call call{.backend = backend};
-  CopyBench copies(bytes, team);
-  const std::vector<CopyMethod> methods = copies.methods();
   std::vector<Subject> subjects;
   subjects.push_back(
       subject([&] { test.out(buffers.outputs(), buffers.inputs(), call); }, options.cold));
@@ -237,19 +259,17 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
     subjects.back().calls_per_sample = 1;
     subjects.back().restore = [&] { buffers.refill(0); };
   }
-  for (const CopyMethod& method : methods) {
-    subjects.push_back(subject([&] { copies.run(method); }, options.cold));
-  }
+  CopyBench copies(bytes, team);
+  const CopyMethod plain = *fastest(copies, false, subjects[0], options, flush);
+  const std::optional<CopyMethod> streaming = fastest(copies, true, subjects[0], options, flush);
+  subjects.push_back(subject([&] { copies.run(plain); }, options.cold));
+  if (streaming) subjects.push_back(subject([&] { copies.run(*streaming); }, options.cold));
   take_samples(subjects, options, flush);
 
   const std::vector<double>& samples = subjects[0].samples;
   std::vector<std::vector<double>> copy_samples;
   for (size_t i = 1; i < subjects.size(); ++i) copy_samples.push_back(subjects[i].samples);
-  const size_t copy = least_median(copy_samples);
-  const auto num_plain = std::count_if(methods.begin(), methods.end(),
-                                       [](const CopyMethod& method) { return !method.streaming; });
-  // Those without streaming stores come first.
-  const size_t plain = least_median({copy_samples.begin(), copy_samples.begin() + num_plain});
+  const size_t best = least_median(copy_samples);
   const bool on_cpu = backend == Backend::kCpu;
   return {.op = std::string(op),
           .id = test.id,
@@ -260,12 +280,12 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
           .judge = judge,
           .reps = samples.size(),
           .time = timing(samples),
-          .memcpy_time = timing(copy_samples[plain]),
-          .memcpy_threads = methods[plain].num_threads,
-          .share_of_memcpy = paired_ratio(copy_samples[plain], samples),
-          .copy_time = timing(copy_samples[copy]),
-          .copy_method = methods[copy],
-          .share_of_copy = paired_ratio(copy_samples[copy], samples)};
+          .memcpy_time = timing(copy_samples[0]),
+          .memcpy_threads = plain.num_threads,
+          .share_of_memcpy = paired_ratio(copy_samples[0], samples),
+          .copy_time = timing(copy_samples[best]),
+          .copy_method = best == 0 ? plain : *streaming,
+          .share_of_copy = paired_ratio(copy_samples[best], samples)};
 }
 
 // The case's id without its op.

@@ -46,7 +46,7 @@ class CopyBench {
   /// A copy reads bytes_moved / 2 and writes as many.
   CopyBench(int64_t bytes_moved, Team& team);
 
-  /// memcpy by one thread and by all; then, where the processor has them, streaming stores.
+  /// memcpy by one thread and by all; where the processor has them, streaming stores too.
   std::vector<CopyMethod> methods() const;
   void run(const CopyMethod& method);
 
