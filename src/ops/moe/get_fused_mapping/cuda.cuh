@@ -1,6 +1,7 @@
 // get_fused_mapping on CUDA: a stable counting sort. Every block has a part of the entries, every
 // warp a part of that, in order; counts by warp and expert become the warps' next positions, and
-// lanes that hold the same expert rank by a comparison of its bits across the warp.
+// lanes that hold the same expert rank by a comparison of its bits across the warp. Entries and
+// positions are fewer than 2^31.
 #include "ops/moe/get_fused_mapping/op.h"
 #include "ops/moe/get_fused_mapping/tile.h"
 #include "runtime/cuda/device/fault.cuh"
@@ -24,124 +25,167 @@ constexpr int32 bits_of(int32 count) {
 constexpr int32 kExpertBits = bits_of(kExperts);
 
 struct Span {
-  int64 begin;
-  int64 end;
+  uint32 begin;
+  uint32 end;
 };
 
-// The entries of a warp of this block.
-inline Span warp_entries(const GetFusedMappingArgs& args, int32 warp) {
-  const int64 per_warp = args.part / kWarps;
-  const int64 block = kTile.phase == kMapAtOnce ? 0 : blockIdx.x;
-  const int64 begin = block * args.part + warp * per_warp;
-  return {numerics::min_of(begin, args.num_entries),
-          numerics::min_of(begin + per_warp, args.num_entries)};
+struct Shared {
+  uint32 places[kTile.phase == kMapCount ? 1 : kWarps][kExperts];
+  uint32 sums[2][device::kWarpLanes];
+  uint32 first_cut;  // the first expert whose segment does not fit
+};
+
+inline uint32 warp_id() { return threadIdx.x / device::kWarpLanes; }
+
+// The entries of this warp.
+inline Span warp_entries(const GetFusedMappingArgs& args) {
+  const auto part = static_cast<uint32>(args.part);
+  const auto num_entries = static_cast<uint32>(args.num_entries);
+  const uint32 block = kTile.phase == kMapAtOnce ? 0 : blockIdx.x;
+  const uint32 begin = block * part + warp_id() * (part / kWarps);
+  return {begin, numerics::min_of(begin + part / kWarps, num_entries)};
 }
 
-inline void report(const GetFusedMappingArgs& args, int64 entry, int32 kind) {
-  const auto token = static_cast<uint32>(entry) / static_cast<uint32>(kShape.num_topk);
-  device::note_fault(args.fault, token, kGetFusedMappingId, kind);
+// The first entries of a lane, which are loaded before anything else.
+struct Ahead {
+  static constexpr int32 kCount = 2;
+  int64 indices[kCount];
+};
+
+inline Ahead load_ahead(const GetFusedMappingArgs& args, const Span& span) {
+  Ahead ahead;
+#pragma unroll
+  for (int32 k = 0; k < Ahead::kCount; ++k) {
+    const uint32 i = span.begin + k * device::kWarpLanes + device::lane_id();
+    ahead.indices[k] = i < span.end ? args.topk_idx[i] : -1;
+  }
+  return ahead;
 }
 
-// The warps' counts of their entries by expert; ends with a barrier.
-inline void count_entries(const GetFusedMappingArgs& args, int32 (*counts)[kExperts]) {
-  for (uint32 i = threadIdx.x; i < kWarps * kExperts; i += kThreads) (&counts[0][0])[i] = 0;
+inline void report(const GetFusedMappingArgs& args, uint32 entry, int32 kind) {
+  device::note_fault(args.fault, entry / static_cast<uint32>(kShape.num_topk), kGetFusedMappingId,
+                     kind);
+}
+
+inline void count_entry(uint32* counts, int64 index) {
+  const int32 expert = routed_expert(index, kExperts);
+  if (expert >= 0) atomicAdd(counts + expert, 1u);
+}
+
+// Counts entries by expert, every warp its own or all together; begins and ends with a barrier.
+inline void count_entries(const GetFusedMappingArgs& args, const Span& span, const Ahead& ahead,
+                          Shared& shared) {
+  constexpr int32 kCounts = sizeof(shared.places) / sizeof(uint32);
+#pragma unroll 8
+  for (int32 first = 0; first < kCounts; first += kThreads) {
+    const int32 i = first + static_cast<int32>(threadIdx.x);
+    if (i < kCounts) (&shared.places[0][0])[i] = 0;
+  }
+  if (threadIdx.x == 0) shared.first_cut = kExperts;
   __syncthreads();
-  const auto warp = static_cast<int32>(threadIdx.x / device::kWarpLanes);
-  const Span span = warp_entries(args, warp);
+  uint32* const counts = shared.places[kTile.phase == kMapCount ? 0 : warp_id()];
+#pragma unroll
+  for (int32 k = 0; k < Ahead::kCount; ++k) count_entry(counts, ahead.indices[k]);
+  const uint32 others = span.begin + Ahead::kCount * device::kWarpLanes;
 #pragma unroll 4
-  for (int64 i = span.begin + device::lane_id(); i < span.end; i += device::kWarpLanes) {
-    const int32 expert = routed_expert(args.topk_idx[i], kExperts);
-    if (expert >= 0) atomicAdd(&counts[warp][expert], 1);
+  for (uint32 i = others + device::lane_id(); i < span.end; i += device::kWarpLanes) {
+    count_entry(counts, args.topk_idx[i]);
   }
   __syncthreads();
 }
 
-inline void pad(const GetFusedMappingArgs& args, int64 begin, int64 end, int64 step) {
-  for (int64 pos = begin; pos < end; pos += step) {
+inline void pad(const GetFusedMappingArgs& args, uint32 begin, uint32 end, uint32 step) {
+#pragma unroll 1
+  for (uint32 pos = begin; pos < end; pos += step) {
     args.pos_to_expert[pos] = -1;
     args.pos_to_token[pos] = -1;
     args.pos_to_token_topk[pos] = -1;
   }
 }
 
-// Sum of `value` over the threads before this one; `total` of all.
-inline int64 sum_before(int64 value, int64* sums, int64& total) {
-  sums[threadIdx.x] = value;
-  __syncthreads();
-#pragma unroll 1
-  for (uint32 step = 1; step < kThreads; step *= 2) {
-    const int64 other = threadIdx.x >= step ? sums[threadIdx.x - step] : 0;
-    __syncthreads();
-    sums[threadIdx.x] += other;
-    __syncthreads();
+// Sum of `value` over the threads before this one; `total` of all. Has one barrier; `sums` was last
+// read before the barrier before it.
+inline uint32 sum_before(uint32 value, uint32* sums, uint32& total) {
+  uint32 sum = value;
+#pragma unroll
+  for (uint32 step = 1; step < device::kWarpLanes; step *= 2) {
+    const uint32 other = __shfl_up_sync(device::kAllLanes, sum, step);
+    if (device::lane_id() >= step) sum += other;
   }
-  total = sums[kThreads - 1];
-  const int64 before = sums[threadIdx.x] - value;
+  if (device::lane_id() == device::kWarpLanes - 1) sums[warp_id()] = sum;
   __syncthreads();
-  return before;
+  const uint32 of_warp = device::lane_id() < kWarps ? sums[device::lane_id()] : 0;
+  total = __reduce_add_sync(device::kAllLanes, of_warp);
+  const uint32 of_lower = device::lane_id() < warp_id() ? of_warp : 0;
+  return __reduce_add_sync(device::kAllLanes, of_lower) + sum - value;
 }
 
-// Turns the warps' counts into their next positions, writes what belongs to experts and pads the
-// segments that this block has to. Returns the first expert whose segment does not fit.
-inline int32 lay_out(const GetFusedMappingArgs& args, int32 (*places)[kExperts], int64* sums,
-                     int32* first_cut) {
-  if (threadIdx.x == 0) *first_cut = kExperts;
-  __syncthreads();
-  int64 base = 0;
+// Counts the entries, lays the segments out, writes what belongs to experts and pads what this
+// block has to. Leaves the warps' next positions in shared memory; ends with a barrier.
+inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
+  const Ahead ahead = load_ahead(args, span);
+  const auto alignment = static_cast<uint32>(args.alignment);
+  uint32 units_before = 0;  // segments are so many alignments long; fewer than 2^32
 #pragma unroll 1
-  for (int32 first = 0; first < kExperts; first += kThreads) {
-    const int32 expert = first + static_cast<int32>(threadIdx.x);
-    int32 count = 0;
-    int32 before = 0;  // in blocks before this one
-    if (expert < kExperts) {
-      if constexpr (kTile.phase == kMapPlace) {
-#pragma unroll 8
-        for (uint32 block = 0; block < gridDim.x; ++block) {
-          const int32 of_block = args.counts[int64{block} * kExperts + expert];
-          if (block < blockIdx.x) before += of_block;
-          count += of_block;
-        }
-      } else {
-        for (int32 warp = 0; warp < kWarps; ++warp) count += places[warp][expert];
+  for (uint32 first = 0; first < kExperts; first += kThreads) {
+    const uint32 expert = first + threadIdx.x;
+    const bool exists = expert < kExperts;
+    uint32 count = 0;
+    uint32 before = 0;  // in blocks before this one
+    if (kTile.phase == kMapPlace && exists) {
+#pragma unroll 16
+      for (uint32 block = 0; block < gridDim.x; ++block) {
+        const auto of_block = static_cast<uint32>(args.counts[block * kExperts + expert]);
+        if (block < blockIdx.x) before += of_block;
+        count += of_block;
       }
     }
-    const int64 aligned = numerics::align_up(count, args.alignment);
-    int64 total;
-    const int64 start = base + sum_before(aligned, sums, total);
-    const int64 end = start + aligned;
-    base += total;
-    if (expert < kExperts) {
-      int64 next = start + before;
+    if (first == 0) count_entries(args, span, ahead, shared);
+    uint32 of_warps[kWarps];
+#pragma unroll
+    for (int32 warp = 0; warp < kWarps; ++warp) {
+      of_warps[warp] = exists ? shared.places[warp][expert] : 0;
+      if (kTile.phase == kMapAtOnce) count += of_warps[warp];
+    }
+    const uint32 units = (count + (alignment - 1)) / alignment;
+    uint32 total;
+    const uint32 unit = units_before + sum_before(units, shared.sums[first / kThreads % 2], total);
+    units_before += total;
+    const int64 start = int64{unit} * alignment;
+    const int64 end = int64{unit + units} * alignment;
+    const int32 start_here = clipped(start, args.num_expanded);
+    const int32 end_here = clipped(end, args.num_expanded);
+    const int32 filled_here = clipped(start + count, args.num_expanded);
+    if (exists) {
+      uint32 next = static_cast<uint32>(start_here) + before;  // below 2^32 whatever is added
+#pragma unroll
       for (int32 warp = 0; warp < kWarps; ++warp) {
-        const int32 of_warp = places[warp][expert];
-        places[warp][expert] = clipped(next, args.num_expanded);
-        next += of_warp;
+        shared.places[warp][expert] = next;
+        next += of_warps[warp];
       }
-      if (end > args.num_expanded) atomicMin(first_cut, expert);
+      if (end > args.num_expanded) atomicMin(&shared.first_cut, expert);
       if (blockIdx.x == 0) {
-        args.expert_start[expert] = clipped(start, args.num_expanded);
-        args.expert_end[expert] = clipped(end, args.num_expanded);
-        args.num_tokens_per_expert[expert] = static_cast<int32>(aligned);
-        args.psum_num_tokens_per_expert[expert] = clipped(start + count, args.num_expanded);
+        args.expert_start[expert] = start_here;
+        args.expert_end[expert] = end_here;
+        args.num_tokens_per_expert[expert] = static_cast<int32>(units * alignment);
+        args.psum_num_tokens_per_expert[expert] = filled_here;
       }
     }
-    // The lanes' experts in turn
-    const int32 pad_from = clipped(start + count, args.num_expanded);
-    const int32 pad_to = clipped(end, args.num_expanded);
+    // Blocks share the experts, warps the segments of their lanes'.
+    uint32 mine = __ballot_sync(device::kAllLanes, exists && expert % gridDim.x == blockIdx.x);
 #pragma unroll 1
-    for (int32 lane = 0; lane < device::kWarpLanes; ++lane) {
-      const int32 from = __shfl_sync(device::kAllLanes, pad_from, lane);
-      const int32 to = __shfl_sync(device::kAllLanes, pad_to, lane);
-      const uint32 of = threadIdx.x / device::kWarpLanes * device::kWarpLanes + lane;
-      if ((static_cast<uint32>(first) + of) % gridDim.x != blockIdx.x) continue;
+    while (mine != 0) {
+      const int32 lane = __ffs(static_cast<int32>(mine)) - 1;
+      mine &= mine - 1;
+      const int32 from = __shfl_sync(device::kAllLanes, filled_here, lane);
+      const int32 to = __shfl_sync(device::kAllLanes, end_here, lane);
       pad(args, from + device::lane_id(), to, device::kWarpLanes);
     }
   }
-  const int64 rest = clipped(base, args.num_expanded);
-  pad(args, rest + int64{blockIdx.x} * kThreads + threadIdx.x, args.num_expanded,
-      int64{gridDim.x} * kThreads);
+  const int32 rest = clipped(int64{units_before} * alignment, args.num_expanded);
+  pad(args, rest + blockIdx.x * kThreads + threadIdx.x, static_cast<uint32>(args.num_expanded),
+      gridDim.x * kThreads);
   __syncthreads();
-  return *first_cut;
 }
 
 // The lanes that hold the same number, this one among them.
@@ -156,63 +200,56 @@ inline uint32 lanes_with_same(uint32 number) {
   return same;
 }
 
-inline void place_entries(const GetFusedMappingArgs& args, int32* next, int32 first_cut) {
-  const Span span = warp_entries(args, static_cast<int32>(threadIdx.x / device::kWarpLanes));
+inline void place_entries(const GetFusedMappingArgs& args, const Span& span, uint32* next,
+                          uint32 first_cut) {
   const uint32 lower_lanes = (1u << device::lane_id()) - 1;
 #pragma unroll 1
-  for (int64 first = span.begin; first < span.end; first += device::kWarpLanes) {
-    const int64 i = first + device::lane_id();
+  for (uint32 first = span.begin; first < span.end; first += device::kWarpLanes) {
+    const uint32 i = first + device::lane_id();
     const int64 index = i < span.end ? args.topk_idx[i] : -1;
     const int32 expert = routed_expert(index, kExperts);
     const uint32 routed = __ballot_sync(device::kAllLanes, expert >= 0);
     const uint32 same = lanes_with_same(static_cast<uint32>(expert)) & routed;
-    uint32 pos = 0;  // next positions and what is added stay below 2^32
-    if (expert >= 0) {
-      const auto base = static_cast<uint32>(next[expert]);
-      pos = base + static_cast<uint32>(__popc(same & lower_lanes));
-    }
+    uint32 pos = 0;
+    if (expert >= 0) pos = next[expert] + static_cast<uint32>(__popc(same & lower_lanes));
     __syncwarp();
-    if (expert >= 0 && (same & ~lower_lanes & ~(1u << device::lane_id())) == 0) {
-      next[expert] = static_cast<int32>(pos + 1);
-    }
+    // The last lane of an expert moves its next position on.
+    if (expert >= 0 && same >> device::lane_id() == 1) next[expert] = pos + 1;
     __syncwarp();
-    if (i < span.end) {
-      if (is_bad_index(index, kExperts)) report(args, i, numerics::kFaultIndexOutOfRange);
-      if (expert >= first_cut) report(args, i, numerics::kFaultPositionOutOfRange);
-      const bool has_place = expert >= 0 && int64{pos} < args.num_expanded;
-      args.token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
-      if (has_place) {
-        args.pos_to_expert[pos] = expert;
-        args.pos_to_token[pos] =
-            static_cast<int32>(static_cast<uint32>(i) / static_cast<uint32>(kShape.num_topk));
-        args.pos_to_token_topk[pos] = static_cast<int32>(i);
-      }
+    if (i >= span.end) continue;
+    if (is_bad_index(index, kExperts)) report(args, i, numerics::kFaultIndexOutOfRange);
+    const bool has_place = expert >= 0 && pos < static_cast<uint32>(args.num_expanded);
+    args.token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
+    if (has_place) {
+      args.pos_to_expert[pos] = expert;
+      args.pos_to_token[pos] = static_cast<int32>(i / static_cast<uint32>(kShape.num_topk));
+      args.pos_to_token_topk[pos] = static_cast<int32>(i);
+    }
+    if (expert >= static_cast<int32>(first_cut)) {
+      report(args, i, numerics::kFaultPositionOutOfRange);
     }
   }
 }
 
 inline void get_fused_mapping(const GetFusedMappingArgs& args) {
-  __shared__ int32 places[kWarps][kExperts];
-  __shared__ int64 sums[kThreads];
-  __shared__ int32 first_cut;
+  __shared__ Shared shared;
   device::wait_for_predecessor();
-  count_entries(args, places);
+  const Span span = warp_entries(args);
   if constexpr (kTile.phase == kMapCount) {
-    for (int32 expert = threadIdx.x; expert < kExperts; expert += kThreads) {
-      int32 count = 0;
-      for (int32 warp = 0; warp < kWarps; ++warp) count += places[warp][expert];
-      args.counts[int64{blockIdx.x} * kExperts + expert] = count;
+    count_entries(args, span, load_ahead(args, span), shared);
+    for (uint32 expert = threadIdx.x; expert < kExperts; expert += kThreads) {
+      args.counts[blockIdx.x * kExperts + expert] = static_cast<int32>(shared.places[0][expert]);
     }
-    return;
+  } else {
+    lay_out(args, span, shared);
+    if (kTile.phase == kMapAtOnce && blockIdx.x > 0) return;
+    place_entries(args, span, shared.places[warp_id()], shared.first_cut);
   }
-  const int32 cut = lay_out(args, places, sums, &first_cut);
-  if (kTile.phase == kMapAtOnce && blockIdx.x > 0) return;
-  place_entries(args, places[threadIdx.x / device::kWarpLanes], cut);
 }
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kThreads)
+extern "C" __global__ void __launch_bounds__(tilekernels::kThreads, 1)
     get_fused_mapping_kernel(const __grid_constant__ tilekernels::GetFusedMappingArgs args) {
   tilekernels::get_fused_mapping(args);
 }

@@ -16,14 +16,16 @@ extern const Text get_fused_mapping_text;
 namespace {
 
 constexpr int64 kFewEntries = 4096;
-constexpr int64 kPadPositions = 2048;  // worth a block
-constexpr int64 kMostPadBlocks = 16;
+constexpr int64 kPadPositions = 1024;  // worth a block
+constexpr int64 kMostPadBlocks = 64;
 constexpr int64 kPartEntries = 1024;    // of many, worth a block
-constexpr int64 kMostCounts = 1 << 15;  // that every block reads
+constexpr int64 kMostParts = 64;        // every block reads the counts of all
+constexpr int64 kMostCounts = 1 << 15;  // of these
 
-// Warps of a block, a power of two, whose counts fit.
-int32 num_warps(int32 most, const GetFusedMappingShape& shape) {
-  int32 warps = most;
+// Warps of a block, a power of two, whose counts fit. Each makes the tables longer that the block
+// walks through; fewer have more steps to go.
+int32 num_warps(const GetFusedMappingShape& shape) {
+  int32 warps = 16;
   while (warps > 1 && warps * shape.num_experts * 4 > kMapCountBytes) warps /= 2;
   return warps;
 }
@@ -37,15 +39,15 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   const auto run = [&](int64 blocks, const GetFusedMappingTile& tile) {
     launch(text, {.grid = {blocks}, .block = {32 * tile.warps}}, mine, shape, tile, where);
   };
-  const int64 most_blocks = std::min<int64>(num_sms(text, where), kMostCounts / shape.num_experts);
+  const int32 warps = num_warps(shape);
+  const int64 most_blocks =
+      std::min({kMostParts, int64{num_sms(text, where)}, kMostCounts / shape.num_experts});
   int64 blocks = std::min(most_blocks, numerics::ceil_div(args.num_entries, kPartEntries));
   if (args.num_entries <= kFewEntries || blocks <= 1) {
-    const int32 warps = num_warps(16, shape);
     mine.part = numerics::align_up(args.num_entries, 32 * warps);
     const int64 padding = numerics::ceil_div(args.num_expanded, kPadPositions);
     return run(std::clamp<int64>(padding, 1, kMostPadBlocks), {kMapAtOnce, warps});
   }
-  const int32 warps = num_warps(8, shape);
   mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * warps);
   blocks = numerics::ceil_div(args.num_entries, mine.part);
   const std::shared_ptr<void> counts = scratch(blocks * shape.num_experts * 4, where);
