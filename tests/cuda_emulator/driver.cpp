@@ -107,6 +107,15 @@ int load(Module& module, std::string_view object) {
   return 0;
 }
 
+// Takes the order that the environment asks for: 0, or an error that names what is wrong.
+int take_order() {
+  const char* const text = std::getenv("CUDA_EMULATOR_ORDER");
+  if (set_order(text == nullptr || *text == '\0' ? "forward" : text)) return 0;
+  return fail(
+      kInvalidValue,
+      std::string("CUDA_EMULATOR_ORDER must be forward, reverse or random:SEED, got ") + text);
+}
+
 // The driver's own struct.
 struct LaunchConfig {
   unsigned grid[3];
@@ -158,10 +167,7 @@ int launch_kernel(const LaunchConfig& config, Function& function, void** params)
     launch.is_dependent |=
         config.attributes[i].id == kProgrammaticSerial && config.attributes[i].value == 1;
   }
-  const char* const order = std::getenv("CUDA_EMULATOR_ORDER");
-  if (!set_order(order == nullptr || *order == '\0' ? "forward" : order)) {
-    return fail(kInvalidValue, "CUDA_EMULATOR_ORDER must be forward, reverse or random:SEED");
-  }
+  if (const int result = take_order(); result != 0) return result;
   const std::string problem = run(launch);
   return problem.empty() ? 0 : fail(kLaunchFailed, problem);
 }
@@ -177,7 +183,12 @@ int allocate_on(uint64_t* address, size_t bytes, int device) {
 #define EXPORT extern "C" __attribute__((visibility("default")))
 using namespace cuda_emulator;
 
-EXPORT int cuInit(unsigned) { return initialised_by = getpid(), 0; }
+EXPORT int cuInit(unsigned) {
+  // A wrong order is told before anything is compiled for it.
+  const std::lock_guard lock(mutex);
+  if (const int result = take_order(); result != 0) return result;
+  return initialised_by = getpid(), 0;
+}
 EXPORT int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 EXPORT int cuGetErrorName(int error, const char** name) {
   switch (error) {

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
@@ -399,12 +399,15 @@ bool set_order(std::string_view text) {
     order = Order::kForward;
   } else if (text == "reverse") {
     order = Order::kReverse;
-  } else if (text.rfind("random:", 0) == 0) {
-    order = Order::kRandom;
-    random_numbers.seed(
-        static_cast<u32>(std::strtoul(std::string(text.substr(7)).c_str(), nullptr, 10)));
   } else {
-    return false;
+    constexpr std::string_view kRandom = "random:";
+    if (text.substr(0, kRandom.size()) != kRandom) return false;
+    const char* const end = text.data() + text.size();
+    u32 seed = 0;
+    const auto [rest, wrong] = std::from_chars(text.data() + kRandom.size(), end, seed);
+    if (wrong != std::errc() || rest != end) return false;
+    order = Order::kRandom;
+    random_numbers.seed(seed);
   }
   return true;
 }
