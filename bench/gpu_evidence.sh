@@ -18,6 +18,7 @@ results=$(cd "$1" && pwd)
 shift
 tool=$(realpath "${TILEKERNELS_TOOL:-build/release/tools/tilekernels}")
 python=${TILEKERNELS_PYTHON:-python3}
+export TILEKERNELS_CACHE_DIR=${TILEKERNELS_CACHE_DIR:-$PWD/build/kernel_cache}  # not the user's
 steps=("$@")
 [ ${#steps[@]} -gt 0 ] || steps=(info warm verify sanitize bench host python profile)
 deadline=$((SECONDS + ${MINUTES:-9} * 60))

@@ -9,13 +9,16 @@ import pathlib
 # Its arrays are to lie on the CPU, also where there is a GPU; read at the first import of jax.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Kernels that tests compile are not kept among the user's; read at the import of tilekernels.
+os.environ.setdefault("TILEKERNELS_CACHE_DIR", str(ROOT / "build" / "kernel_cache"))
+
 import ml_dtypes
 import numpy
 import pytest
 
 import tilekernels
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = pathlib.Path(os.environ.get("TILEKERNELS_GOLDEN", ROOT / "tests" / "golden"))
 
 DTYPES = {

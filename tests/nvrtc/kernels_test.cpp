@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -61,6 +62,12 @@ TEST(Kernels, EveryCaseForSm90a) {
     for (const Case& test : op.cases) tests.push_back(&test);
   }
   EXPECT_EQ(compile_all("sm_90a", tests), ops_with_kernel());
+}
+
+TEST(Kernels, AreNotKeptAmongTheUsers) {
+  EXPECT_NE(cache_dir(), "");
+  const char* const home = std::getenv("HOME");
+  EXPECT_NE(cache_dir(), std::string(home == nullptr ? "" : home) + "/.cache/tilekernels");
 }
 
 // One of each op, with the dependent launch on one of the architectures.
