@@ -13,11 +13,20 @@ extern const Text moe_topk_gate_backward_text;
 
 void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args,
                             const MoeTopkGateBackwardShape& shape, const Launch& where) {
-  const MoeTopkGateBackwardTile tile{
+  MoeTopkGateBackwardTile tile{
       .wide = shape.num_experts % 4 == 0 && is_aligned(args.scores, 0, 16) &&
-              is_aligned(args.grad_scores_sum, 0, 16) && is_aligned(args.grad_logits, 0, 16)};
+              is_aligned(args.grad_scores_sum, 0, 16) && is_aligned(args.grad_logits, 0, 16),
+      .rows = 1,
+      .staged = 0};
+  if (shape.has_aux == 0 && shape.num_experts <= kBackwardFewExperts) {
+    if (args.num_tokens <= kBackwardFewRows) {
+      tile.staged = 1;
+    } else {
+      tile.rows = 32 / power_of_two_from(shape.num_topk);
+    }
+  }
   launch(moe_topk_gate_backward_text,
-         {.grid = {numerics::ceil_div(args.num_tokens * 32, kBackwardThreads)},
+         {.grid = {numerics::ceil_div(args.num_tokens, int64{tile.rows} * kBackwardWarps)},
           .block = {kBackwardThreads}},
          args, shape, tile, where);
 }

@@ -48,6 +48,9 @@ inline float max_or_nan(float a, float b) {
   return larger;
 }
 
+/// x, any NaN replaced by the canonical one: numerics::canonical in one instruction.
+inline float canonical(float x) { return max_or_nan(x, x); }
+
 /// 1 where a > b, else 0.
 inline float is_greater(float a, float b) {
   float y;
@@ -60,6 +63,26 @@ inline float is_greater(float a, float b) {
 inline float reciprocal_rn(float x) {
   const float y = reciprocal_approx(x);
   return numerics::fma_rn(y, -numerics::fma_rn(x, y, -1.0f), y);
+}
+
+/// A number to divide by, and its inverse to nearly half an ulp.
+struct Divisor {
+  float value;
+  float inverse;
+};
+
+/// `x` of kDivisionLowest to 1 / kDivisionLowest, of either sign.
+inline Divisor divisor(float x) {
+  const float y = reciprocal_approx(x);
+  return {x, numerics::fma_rn(y, -numerics::fma_rn(x, y, -1.0f), y)};
+}
+
+constexpr float kDivisionLowest = 0x1p-60f;
+
+/// x / d correctly rounded, for x in the same range, in the same way.
+inline float divide(float x, const Divisor& d) {
+  const float quotient = x * d.inverse;
+  return numerics::fma_rn(d.inverse, -numerics::fma_rn(d.value, quotient, -x), quotient);
 }
 
 /// Correctly rounded for finite x >= 2^-100, in the same way.
@@ -105,6 +128,22 @@ inline float sqrt_softplus(float x) {
   for (int32 i = 1; i < 9; ++i) p = numerics::fma_rn(p, t, numerics::kSqrtSoftplusP[i]);
   const float l = a * numerics::fma_rn(t, p, numerics::kSqrtLn2);
   return x > 0.0f ? sqrt_rn(numerics::fma_rn(l, l, x)) : l;  // the root is of ln 2 or more
+}
+
+constexpr float kDerivativeRange = 0x1p100f;
+
+/// sqrt_softplus_derivative for y² < kDerivativeRange or NaN: both of its ways, no branch.
+inline float sqrt_softplus_derivative(float y) {
+  const float u = y * y;
+  const Exp exp = split_exp(fmaxf(-u, -30.0f), 0);  // less is nothing beside 1
+  const float e = numerics::bit_cast<float>(numerics::bit_cast<uint32>(exp.p) + (exp.n << 23));
+  // Halved before the division: where u >= 1 that is exact, too.
+  const float far = divide(numerics::fma_rn(-0.5f, e, 0.5f), divisor(y));
+  float q = numerics::kSqrtSoftplusQ[0];
+#pragma unroll
+  for (int32 i = 1; i < 6; ++i) q = numerics::fma_rn(q, u, numerics::kSqrtSoftplusQ[i]);
+  const float h = 0.5f * y;
+  return u >= 1.0f ? far : numerics::fma_rn(u * q, h, h);
 }
 
 constexpr float kSigmoidRange = 87.0f;
