@@ -3,6 +3,7 @@
 #include "ops/moe/normalize_weight/op.h"
 #include "ops/moe/normalize_weight/tile.h"
 #include "runtime/cuda/device/grid.cuh"
+#include "runtime/cuda/device/math.cuh"
 #include "runtime/cuda/device/memory.cuh"
 #include "runtime/cuda/device/warp.cuh"
 
@@ -16,18 +17,25 @@ constexpr int32 kParts = kShape.num_topk / kWidth;  // lanes that have weights
 constexpr int32 kLanes = lanes_of_row(kShape, kTile);
 
 inline void normalize_weight(const NormalizeWeightArgs& args) {
+  const uint64 thread = uint64{blockIdx.x} * kNormalizeThreads + threadIdx.x;
+  const auto token = static_cast<int64>(thread / kLanes);
   const uint32 part = threadIdx.x % kLanes;
-  const int64 token = int64{blockIdx.x} * (blockDim.x / kLanes) + threadIdx.x / kLanes;
-  const int64 place = token * kShape.num_topk + part * kWidth;
+  const auto place = static_cast<int64>(
+      kParts == kLanes ? thread * kWidth : thread / kLanes * kShape.num_topk + part * kWidth);
   const bool has_weights = token < args.num_tokens && part < kParts;
   device::wait_for_predecessor();
-  device::Words<kWidth * 4> weights{};
-  if (has_weights) weights = device::load<kWidth * 4>(args.topk_weights + place);
+  device::Words<kWidth * 4> words{};
+  if (has_weights) words = device::load<kWidth * 4>(args.topk_weights + place);
 
   // The tree of weight_denominator: first across lanes, then within
+  float weights[kWidth];
   float sums[kWidth];
+  float lowest = numerics::bit_cast<float>(words.words[0]);
 #pragma unroll
-  for (int32 j = 0; j < kWidth; ++j) sums[j] = numerics::bit_cast<float>(weights.words[j]);
+  for (int32 j = 0; j < kWidth; ++j) {
+    weights[j] = sums[j] = numerics::bit_cast<float>(words.words[j]);
+    lowest = fminf(lowest, weights[j]);
+  }
 #pragma unroll
   for (int32 step = kLanes / 2; step > 0; step /= 2) {
 #pragma unroll
@@ -41,19 +49,35 @@ inline void normalize_weight(const NormalizeWeightArgs& args) {
     for (int32 j = 0; j < half; ++j) sums[j] += sums[j + half];
   }
   const float denominator = sums[0] + kWeightEpsilon;
+  // Where all weights of a row are above the lowest, none is above the sum.
+  const bool is_usual =
+      lowest >= device::kDivisionLowest && denominator <= 1.0f / device::kDivisionLowest;
+  const device::Divisor divisor = device::divisor(denominator);
+  float quotients[kWidth];
+#pragma unroll
+  for (int32 j = 0; j < kWidth; ++j) quotients[j] = device::divide(weights[j], divisor);
+  if (!__all_sync(device::kAllLanes, is_usual || !has_weights)) {
+    // One division in the text; the quotients are in their places after all turns.
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) quotients[j] = weights[j];
+#pragma unroll 1
+    for (int32 turn = 0; turn < kWidth; ++turn) {
+      const float quotient = numerics::canonical(quotients[0] / denominator);
+#pragma unroll
+      for (int32 j = 1; j < kWidth; ++j) quotients[j - 1] = quotients[j];
+      quotients[kWidth - 1] = quotient;
+    }
+  }
   if (!has_weights) return;
 #pragma unroll
-  for (int32 j = 0; j < kWidth; ++j) {
-    const float weight = numerics::bit_cast<float>(weights.words[j]);
-    weights.words[j] = numerics::bit_cast<uint32>(numerics::canonical(weight / denominator));
-  }
-  device::store(args.normalized_weights + place, weights);
-  if (part == 0) args.denominator[token] = numerics::canonical(denominator);
+  for (int32 j = 0; j < kWidth; ++j) words.words[j] = numerics::bit_cast<uint32>(quotients[j]);
+  device::store(args.normalized_weights + place, words);
+  if (part == 0) args.denominator[token] = device::canonical(denominator);
 }
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(tilekernels::kNormalizeThreads)
     normalize_weight_kernel(const __grid_constant__ tilekernels::NormalizeWeightArgs args) {
   tilekernels::normalize_weight(args);
 }

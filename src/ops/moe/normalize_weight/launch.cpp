@@ -12,17 +12,16 @@ extern const Text normalize_weight_text;
 
 void normalize_weight(const NormalizeWeightArgs& args, const NormalizeWeightShape& shape,
                       const Launch& where) {
-  constexpr int64 kThreads = 128;
   NormalizeWeightTile tile{.width = 4};
   while (tile.width > 1 &&
          (shape.num_topk % tile.width != 0 || !is_aligned(args.topk_weights, 0, 4 * tile.width) ||
           !is_aligned(args.normalized_weights, 0, 4 * tile.width))) {
     tile.width /= 2;
   }
-  const int64 rows = kThreads / lanes_of_row(shape, tile);
+  const int64 rows = kNormalizeThreads / lanes_of_row(shape, tile);
   launch(normalize_weight_text,
-         {.grid = {numerics::ceil_div(args.num_tokens, rows)}, .block = {kThreads}}, args, shape,
-         tile, where);
+         {.grid = {numerics::ceil_div(args.num_tokens, rows)}, .block = {kNormalizeThreads}}, args,
+         shape, tile, where);
 }
 
 }  // namespace cuda
