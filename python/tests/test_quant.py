@@ -9,7 +9,7 @@ import numpy
 import pytest
 from conftest import bits, element_strides, same_bytes, with_strides
 
-from tilekernels import quant
+from tilekernels import moe, quant
 
 E4M3 = numpy.dtype(ml_dtypes.float8_e4m3fn)
 E8M0 = numpy.dtype(ml_dtypes.float8_e8m0fnu)
@@ -362,6 +362,23 @@ Q = (numpy.zeros((4, 64), E4M3), numpy.ones((4, 2), numpy.float32))
 def test_refusals(call, message):
     with pytest.raises(ValueError, match=r"^\[\w+\] " + message):
         call()
+
+
+@pytest.mark.parametrize("call,message", [
+    (lambda x: quant.per_token_cast(x, "e4m3", 32), r"x must have dtype f32, bf16 or f16"),
+    (lambda x: quant.per_token_cast(x[:, ::2], "e4m3", 32), r"x must have dtype f32, bf16 or f16"),
+    (lambda x: quant.per_block_cast(x, "e4m3", (32, 32)), r"x must have dtype f32, bf16 or f16"),
+    (lambda x: quant.cast_back((x, X), "fp32", (1, 32)), r"x must have dtype e4m3 or e2m1"),
+    (lambda x: quant.cast_back((x, x), "fp32", (1, 32)), r"x must have dtype e4m3 or e2m1"),
+    (lambda x: moe.mask_indices_by_tp(x, 8, 1, 0, 1), r"indices must have dtype i64 or i32"),
+    (lambda x: moe.inplace_unique_group_indices(x, 8), r"group_indices must have dtype i64"),
+    (lambda x: moe.expand_to_fused(x, x, x), r"x dtype must be one of float32, float16, int8"),
+    # Where something else is wrong too, every dtype of the library is listed.
+    (lambda x: quant.per_token_cast(x, "e4m3", 31), r"x dtype must be one of float32, float16"),
+])
+def test_a_dtype_that_the_library_lacks_is_refused_by_the_ops_own_rule(call, message):
+    with pytest.raises(ValueError, match=r"^\[\w+\] " + message + r".*, got float64$"):
+        call(numpy.zeros((4, 64)))
 
 
 def test_stochastic_cast_is_refused():

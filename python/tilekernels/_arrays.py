@@ -36,6 +36,15 @@ _DLPACK_CPU = 1
 _DLPACK_DEVICES = {"cpu": _DLPACK_CPU, "cuda": 2, "npu": 12}
 
 
+class _UnknownDType(ValueError):
+    """An array of a dtype that the library does not have."""
+
+    def __init__(self, op: str, name: str, dtype: Any, known: str) -> None:
+        super().__init__(f"[{op}] {name} dtype must be one of {known}, got {dtype}")
+        self.name = name
+        self.dtype = dtype
+
+
 def format_number(op: str, fmt: str, allowed: Sequence[str]) -> int:
     """The number of the dtype that `fmt` names."""
     if fmt not in allowed:
@@ -104,7 +113,7 @@ class _NumPy:
         found = self._dtypes.get(dtype)
         if found is None:
             if dtype != self._fp4:
-                raise ValueError(f"[{op}] {name} dtype must be one of {self._names()}, got {dtype}")
+                raise _UnknownDType(op, name, dtype, self._names())
             array = _pack_fp4(op, name, array)
             found = (_E2M1, None, 1)
         number, carrier, itemsize = found
@@ -223,8 +232,7 @@ class _Torch:
             self._fill()
         found = self._dtypes.get(dtype)
         if found is None:
-            names = ", ".join(str(known) for known in self._dtypes)
-            raise ValueError(f"[{op}] {name} dtype must be one of {names}, got {dtype}")
+            raise _UnknownDType(op, name, dtype, ", ".join(str(known) for known in self._dtypes))
         return found
 
     def _place(self, op: str, name: str, device: Any) -> tuple:
@@ -314,13 +322,16 @@ def _spec_numbers(op: str, name: str, geometry: _Geometry) -> tuple:
     return (geometry.dtype, *geometry.device, *geometry.shape, *strides)
 
 
+def _row_major(shape: Sequence[int]) -> tuple:
+    return tuple(math.prod(shape[dim + 1:]) for dim in range(len(shape)))
+
+
 def _read_outputs(numbers: tuple) -> tuple:
     outputs = []
     while numbers:
         dtype, storage, rank = numbers[:3]
         shape, strides = numbers[3:3 + rank], numbers[3 + rank:3 + 2 * rank]
-        row_major = tuple(math.prod(shape[dim + 1:]) for dim in range(rank))
-        dense = strides == row_major and storage == math.prod(shape)
+        dense = strides == _row_major(shape) and storage == math.prod(shape)
         outputs.append(_Output(dtype, storage, shape, strides, dense))
         numbers = numbers[3 + 2 * rank:]
     return tuple(outputs)
@@ -362,6 +373,8 @@ class Op:
         # Arguments are looked at only when the extension has not understood them: a call is short.
         try:
             return self._run(arrays, parameters, backend, out)
+        except _UnknownDType as error:
+            raise ValueError(self._refusal(error, arrays or out or (), parameters)) from None
         except (TypeError, OverflowError):
             given = (*parameters, backend)
             checks = (*self._parameters, ("backend", maybe_text))
@@ -403,6 +416,27 @@ class Op:
             targets += (tensor, geometry[0])
         self._out(*targets, *tensors, *parameters, backend)
         return out
+
+    def _refusal(self, error: _UnknownDType, arrays: tuple, parameters: tuple) -> str:
+        """What to say of a dtype that the library does not have: the op's own words about one that
+        it has and the op refuses, for they list what the op takes. Strides are not looked at."""
+        beginning = f"[{self._op}] {error.name} must have dtype "
+        for candidate in NUMBERS.values():
+            specs = []
+            for (name, codes, *_), array in zip(self._inputs or self._outputs, arrays):
+                try:
+                    framework = _by_type.get(type(array)) or _framework(self._op, name, array)
+                    number = framework.read(self._op, name, array, codes)[1][0]
+                except _UnknownDType:
+                    number = candidate
+                specs.append((number, *_HOST, *array.shape, *_row_major(array.shape)))
+            try:
+                self._spec(*specs, *parameters)
+            except Exception as refused:  # noqa: BLE001: only one kind is of use here
+                rule, _, _ = str(refused).rpartition(", got ")
+                if rule.startswith(beginning):
+                    return f"{rule}, got {error.dtype}"
+        return str(error)
 
     def _check_outputs(self, out: Any) -> None:
         if isinstance(out, (tuple, list)) and len(out) == len(self._outputs):
