@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pathlib
 import re
 
 import pytest
 from conftest import ROOT
 
+import tilekernels
 from tilekernels import config, moe, quant
 
 HEADERS = ROOT / "include" / "tilekernels"
@@ -240,6 +243,23 @@ def test_config(name):
     assert name in config.__all__
     got = [parameter.name for parameter in inspect.signature(function).parameters.values()]
     assert got == [argument for _, argument, _ in arguments]
+
+
+def public_modules() -> list:
+    folder = pathlib.Path(tilekernels.__file__).parent
+    names = [path.stem for path in folder.glob("*.py") if not path.name.startswith("_")]
+    return [tilekernels, *(importlib.import_module("tilekernels." + name) for name in names)]
+
+
+def test_modules_show_their_public_names_and_no_others():
+    assert {config, moe, quant} < set(public_modules())
+    for module in public_modules():
+        assert dir(module) == sorted(module.__all__)
+        defined = {name for name, value in vars(module).items() if not name.startswith("_")
+                   and getattr(value, "__module__", None) == module.__name__}
+        assert defined <= set(module.__all__)
+        for name in module.__all__:
+            assert hasattr(module, name), (module, name)
 
 
 def test_everything_has_annotations_and_docs():

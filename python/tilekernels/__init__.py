@@ -11,4 +11,9 @@ from .errors import BackendError, DataError, Unsupported
 
 __version__ = str(_function("version")())
 
-__all__ = ["config", "moe", "quant", "BackendError", "DataError", "Unsupported", *config.__all__]
+__all__ = ["config", "moe", "quant", "BackendError", "DataError", "Unsupported", "__version__",
+           *config.__all__]
+
+
+def __dir__() -> list:
+    return sorted(__all__)

@@ -20,6 +20,11 @@ __all__ = [
     "cache_dir", "set_cache_dir", "set_log_hook", "reset_runtime_config", "check_errors",
 ]
 
+
+def __dir__() -> list:
+    return sorted(__all__)
+
+
 _backends = _native.function("backends")
 _set_backend = _native.function("set_backend")
 _get_backend = _native.function("get_backend")

@@ -5,6 +5,12 @@ Every message reads ``[op] argument rule, got value``.
 
 from __future__ import annotations
 
+__all__ = ["DataError", "Unsupported", "BackendError"]
+
+
+def __dir__() -> list:
+    return sorted(__all__)
+
 
 class DataError(ValueError):
     """A value in the data breaks the op's contract. Other rows of the result are right.

@@ -8,6 +8,18 @@ from typing import Any, Optional, Tuple
 from ._arguments import flag, integer, maybe_text, number, text
 from ._arrays import InPlaceOp, Op
 
+__all__ = [
+    "topk_gate", "normalize_weight", "get_fused_mapping", "expand_to_fused",
+    "expand_to_fused_with_sf", "reduce_fused", "moe_topk_gate_forward", "moe_topk_gate",
+    "moe_topk_gate_backward", "top2_sum_gate", "group_count", "aux_fi", "mask_indices_by_tp",
+    "inplace_unique_group_indices", "topk_sum_and_topk_group_idx",
+]
+
+
+def __dir__() -> list:
+    return sorted(__all__)
+
+
 _topk_gate = Op("topk_gate", "topk_gate", ["scores"], ["topk_idx"],
                 parameters=[("num_topk", integer)])
 

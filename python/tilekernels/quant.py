@@ -27,6 +27,11 @@ __all__ = [
     "cast_back", "per_token_cast_back",
 ]
 
+
+def __dir__() -> list:
+    return sorted(__all__)
+
+
 _CODES = ("e4m3", "e2m1")
 _REALS = ("bf16", "fp32", "fp16")
 
