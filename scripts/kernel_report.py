@@ -93,7 +93,14 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
 
-    kernels = json.loads((options.folder / "kernels.json").read_text())
+    try:
+        kernels = json.loads((options.folder / "kernels.json").read_text())
+    except (OSError, ValueError) as error:
+        what = error.strerror if isinstance(error, OSError) else "no JSON"
+        print(f"kernel_report: {options.folder}/kernels.json: {what}; it is made by "
+              f"tilekernels cache warm --arch sm_90a --all-cases --threads 2 "
+              f"--cubins {options.folder}", file=sys.stderr)
+        return 2
     if not kernels:
         print("no kernels")
         return 1
