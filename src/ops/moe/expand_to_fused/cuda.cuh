@@ -1,6 +1,7 @@
-// expand_to_fused on CUDA. A warp takes a span of a row: of a token, which it reads once and
-// writes to the positions that the token owns, or of some positions, of which it zeroes those that
-// nobody owns.
+// expand_to_fused on CUDA. A block takes a span of a row, most often all of it. Of few entries the
+// blocks of all positions look for theirs. Of many, entries claim positions first; then the block
+// of a token reads its row once and writes it to the positions that the token owns, and others zero
+// what nobody owns. Words of scaling factors have blocks of their own in front.
 #include "ops/moe/expand_to_fused/op.h"
 #include "ops/moe/expand_to_fused/tile.h"
 #include "runtime/cuda/device/fault.cuh"
@@ -14,9 +15,13 @@ constexpr ExpandToFusedShape kShape = TILEKERNELS_SHAPE;
 constexpr ExpandToFusedTile kTile = TILEKERNELS_TILE;
 
 constexpr int32 kUnit = kTile.unit;
+constexpr int32 kThreads = kTile.threads;
 constexpr int32 kTopk = kShape.num_topk;
-constexpr int32 kSpans = static_cast<int32>(expand_spans(kShape.row_bytes, kUnit));
-constexpr bool kIsWhole = kShape.row_bytes % expand_span(kUnit) == 0;
+constexpr int32 kRows = expand_rows(kTile.phase);
+constexpr int32 kLoads = expand_loads(kShape.row_bytes, kTile);
+constexpr int32 kSpan = expand_span(kShape.row_bytes, kTile);
+constexpr int32 kSpans = static_cast<int32>(expand_spans(kShape.row_bytes, kTile));
+constexpr bool kIsWhole = kShape.row_bytes % kSpan == 0;
 
 // One unit of a row; a single byte lies in a word of two.
 template <int32 kBytes>
@@ -38,174 +43,199 @@ struct UnitOf {
     }
   }
 };
-using Unit = UnitOf<kUnit>;
 
-// The bytes of a span that this lane takes: kExpandLoads of them, a warp's width apart.
+// The bytes of a span that this thread takes, a block's width apart.
 struct Span {
-  Unit units[kExpandLoads];
+  UnitOf<kUnit> units[kLoads];
 };
 
 inline int32 offset_of(int32 span, int32 i) {
-  return span * expand_span(kUnit) +
-         (i * device::kWarpLanes + static_cast<int32>(device::lane_id())) * kUnit;
+  return span * kSpan + (i * kThreads + static_cast<int32>(threadIdx.x)) * kUnit;
 }
 inline bool exists(int32 offset) { return kIsWhole || offset < kShape.row_bytes; }
 
 inline void load_span(Span& to, const uint8* row, int32 span) {
 #pragma unroll
-  for (int32 i = 0; i < kExpandLoads; ++i) {
+  for (int32 i = 0; i < kLoads; ++i) {
     const int32 offset = offset_of(span, i);
     if (exists(offset)) to.units[i].load(row + offset);
   }
 }
 
-inline void store_span(uint8* row, const Span& from, int32 span) {
+inline void store_span(const ExpandToFusedArgs& args, int64 pos, const Span& from, int32 span) {
+  uint8* const row = args.out + pos * kShape.row_bytes;
 #pragma unroll
-  for (int32 i = 0; i < kExpandLoads; ++i) {
+  for (int32 i = 0; i < kLoads; ++i) {
     const int32 offset = offset_of(span, i);
     if (exists(offset)) from.units[i].store(row + offset);
   }
 }
 
-inline void zero_span(uint8* row, int32 span) { store_span(row, Span{}, span); }
+// Zeros the positions first + i of the bits i.
+inline void zero_rows(const ExpandToFusedArgs& args, int64 first, uint32 bits, int32 span) {
+#pragma unroll 1
+  for (; bits != 0; bits &= bits - 1) {
+    store_span(args, first + __ffs(static_cast<int32>(bits)) - 1, Span{}, span);
+  }
+}
 
 inline void report(const ExpandToFusedArgs& args, int64 token) {
   device::note_fault(args.fault, token, expand_op_id(kShape), numerics::kFaultPositionOutOfRange);
 }
 
-inline uint8* row_of(const ExpandToFusedArgs& args, int64 pos) {
-  return args.out + pos * kShape.row_bytes;
-}
-
-// The warp of this thread in the whole grid, as a row of work and a span.
-inline device::GridPlace warp_place() {
-  constexpr int32 kWarps = kExpandThreads / device::kWarpLanes;
-  const int64 warp = int64{blockIdx.x} * kWarps + threadIdx.x / device::kWarpLanes;
-  return {warp / kSpans, static_cast<int32>(warp % kSpans)};
-}
-
-// Few entries: the warp of a position finds its owner, and copies or zeroes.
-inline void expand_small(const ExpandToFusedArgs& args) {
-  const device::GridPlace place = warp_place();
-  const auto entries = static_cast<int32>(args.num_tokens * kTopk);
-  const int64 pos = place.row;
-  if (pos == 0 && place.column == 0) {
-    for (int32 i = static_cast<int32>(device::lane_id()); i < entries; i += device::kWarpLanes) {
-      if (args.token_topk_to_pos[i] >= args.num_expanded) report(args, i / kTopk);
-    }
-  }
-  if (pos >= args.num_expanded) return;
-  int32 owner = -1;
-  if (args.pos_to_expert[pos] >= 0) {
-#pragma unroll 4
-    for (int32 i = static_cast<int32>(device::lane_id()); i < entries; i += device::kWarpLanes) {
-      if (args.token_topk_to_pos[i] == pos) owner = i;
-    }
-    owner =
-        static_cast<int32>(__reduce_max_sync(device::kAllLanes, static_cast<uint32>(owner + 1))) -
-        1;
-  }
-  if (owner < 0) return zero_span(row_of(args, pos), place.column);
-  Span span;
-  load_span(span, args.x + owner / kTopk * args.x_stride, place.column);
-  store_span(row_of(args, pos), span, place.column);
-}
-
 inline void claim(const ExpandToFusedArgs& args) {
-  const int64 i = int64{blockIdx.x} * kExpandThreads + threadIdx.x;
+  const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= args.num_tokens * kTopk) return;
   const int32 pos = args.token_topk_to_pos[i];
-  if (pos < 0) return;
   if (pos >= args.num_expanded) return report(args, i / kTopk);
-  if (args.pos_to_expert[pos] >= 0) atomicMax(args.owner + pos, static_cast<int32>(i));
+  if (pos >= 0) atomicMax(args.owner + pos, static_cast<int32>(i));
 }
 
-inline void copy_token(const ExpandToFusedArgs& args, int64 token, int32 column) {
-  // A lane an entry
-  int32 mine = -1;
-  const int64 i = token * kTopk + device::lane_id();
-  if (device::lane_id() < kTopk) {
-    const int32 pos = args.token_topk_to_pos[i];
-    if (pos >= 0 && pos < args.num_expanded && args.owner[pos] == i) mine = pos;
+// The entry that a position below num_expanded belongs to, once all have claimed theirs, or -1.
+inline int32 claimed_by(const ExpandToFusedArgs& args, int64 pos) {
+  const int32 expert = args.pos_to_expert[pos];
+  const int32 owner = args.owner[pos];
+  return expert >= 0 ? owner : -1;
+}
+
+// Without claims: the last entries of the positions first, first + 1, …, in shared memory. Begins
+// and ends with a barrier.
+template <int32 kCount>
+inline void find_entries(const ExpandToFusedArgs& args, int64 first, int32 (&found)[kThreads]) {
+  static_assert(kCount <= kThreads);
+  if (threadIdx.x < kCount) found[threadIdx.x] = -1;
+  __syncthreads();
+  const auto entries = static_cast<int32>(args.num_tokens * kTopk);
+#pragma unroll 4
+  for (int32 i = static_cast<int32>(threadIdx.x); i < entries; i += kThreads) {
+    const auto at = static_cast<uint64>(args.token_topk_to_pos[i] - first);
+    if (at < kCount) atomicMax(found + at, i);
   }
-  uint32 owned = __ballot_sync(device::kAllLanes, mine >= 0);
-  if (owned == 0) return;
-  Span span;
-  load_span(span, args.x + token * args.x_stride, column);
-  while (owned != 0) {
-    const int32 lane = __ffs(static_cast<int32>(owned)) - 1;
-    owned &= owned - 1;
-    store_span(row_of(args, __shfl_sync(device::kAllLanes, mine, lane)), span, column);
+  __syncthreads();
+}
+
+inline void expand_positions(const ExpandToFusedArgs& args, int64 first, int32 span) {
+  __shared__ int32 found[kThreads];
+  const int64 mine = first + device::lane_id();
+  const bool is_here = device::lane_id() < kRows && mine < args.num_expanded;
+  const bool has_expert = is_here && args.pos_to_expert[mine] >= 0;
+  uint32 routed = __ballot_sync(device::kAllLanes, has_expert);
+  zero_rows(args, first, __ballot_sync(device::kAllLanes, is_here && !has_expert), span);
+  if (routed == 0) return;  // so do all threads of the block
+  find_entries<kRows>(args, first, found);
+#pragma unroll 1
+  for (; routed != 0; routed &= routed - 1) {
+    const int32 i = __ffs(static_cast<int32>(routed)) - 1;
+    Span row{};
+    if (found[i] >= 0) load_span(row, args.x + found[i] / kTopk * args.x_stride, span);
+    store_span(args, first + i, row, span);
   }
 }
 
-inline void zero_positions(const ExpandToFusedArgs& args, int64 first, int32 column) {
-  const int64 pos = first + device::lane_id();
+inline void report_entries(const ExpandToFusedArgs& args) {
+  const auto entries = static_cast<int32>(args.num_tokens * kTopk);
+#pragma unroll 1
+  for (int32 i = static_cast<int32>(threadIdx.x); i < entries; i += kThreads) {
+    if (args.token_topk_to_pos[i] >= args.num_expanded) report(args, i / kTopk);
+  }
+}
+
+inline void zero_positions(const ExpandToFusedArgs& args, int64 first, int32 span) {
+  const int64 mine = first + device::lane_id();
   const bool is_free =
-      device::lane_id() < kExpandZeroRows && pos < args.num_expanded && args.owner[pos] < 0;
-  uint32 free = __ballot_sync(device::kAllLanes, is_free);
-  while (free != 0) {
-    zero_span(row_of(args, first + __ffs(static_cast<int32>(free)) - 1), column);
-    free &= free - 1;
+      device::lane_id() < kRows && mine < args.num_expanded && claimed_by(args, mine) < 0;
+  zero_rows(args, first, __ballot_sync(device::kAllLanes, is_free), span);
+}
+
+inline void copy_token(const ExpandToFusedArgs& args, int64 token, int32 span) {
+  // A lane an entry
+  const int64 i = token * kTopk + device::lane_id();
+  const int32 pos = device::lane_id() < kTopk ? args.token_topk_to_pos[i] : -1;
+  const bool names = pos >= 0 && pos < args.num_expanded;
+  if (__ballot_sync(device::kAllLanes, names) == 0) return;
+  Span row{};
+  load_span(row, args.x + token * args.x_stride, span);
+  uint32 owned = __ballot_sync(device::kAllLanes, names && claimed_by(args, pos) == i);
+#pragma unroll 1
+  for (; owned != 0; owned &= owned - 1) {
+    const int32 lane = __ffs(static_cast<int32>(owned)) - 1;
+    store_span(args, __shfl_sync(device::kAllLanes, pos, lane), row, span);
   }
 }
 
-inline void expand_copy(const ExpandToFusedArgs& args) {
-  const device::GridPlace place = warp_place();
-  if (place.row < args.num_tokens) return copy_token(args, place.row, place.column);
-  const int64 first = (place.row - args.num_tokens) * kExpandZeroRows;
-  if (first < args.num_expanded) zero_positions(args, first, place.column);
-}
-
+// The scaling factors of as many positions as the block has threads.
 template <class Word>
-inline void expand_sf(const ExpandToFusedArgs& args) {
+inline void expand_sf(const ExpandToFusedArgs& args, int64 first) {
+  constexpr int32 kBatch = 8;  // loads of a thread in flight
   constexpr int32 kWords = numerics::max_of(kShape.sf_words, 1);
-  int64 pos;
-  int64 col;
-  const uint64 i = uint64{blockIdx.x} * kExpandThreads + threadIdx.x;
-  if constexpr (kShape.sf_by_col != 0) {
-    // Blocks run down a column.
-    const auto rows =
-        static_cast<uint64>(numerics::align_up(args.padded_expanded, int64{kExpandThreads}));
-    const uint64 first = uint64{blockIdx.x} * kExpandThreads;
-    col = static_cast<int64>(first / rows);
-    pos = static_cast<int64>(first % rows) + threadIdx.x;
+  __shared__ int32 owners[kThreads];
+  const auto thread = static_cast<int32>(threadIdx.x);
+  const int64 pos = first + thread;
+  if constexpr (kTile.phase == kExpandSmall) {
+    find_entries<kThreads>(args, first, owners);
+    if (pos >= args.num_expanded || args.pos_to_expert[pos] < 0) owners[thread] = -1;
   } else {
-    pos = static_cast<int64>(i / kWords);
-    col = static_cast<int64>(i % kWords);
+    owners[thread] = pos < args.num_expanded ? claimed_by(args, pos) : -1;
   }
-  if (pos >= args.padded_expanded || col >= kWords) return;
-  const int32 owner = pos < args.num_expanded ? args.owner[pos] : -1;
-  Word word = 0;
-  if (owner >= 0) {
-    const int64 token = owner / kTopk;
-    word = *reinterpret_cast<const Word*>(args.sf.base + token * args.sf.row_stride +
-                                          col * args.sf.col_stride);
+  __syncthreads();
+  // Threads go down a column or along the rows.
+  const auto row_of = [&](int32 i) { return kShape.sf_by_col != 0 ? thread : i / kWords; };
+  const auto col_of = [&](int32 i) { return kShape.sf_by_col != 0 ? i / kThreads : i % kWords; };
+#pragma unroll 1
+  for (int32 batch = 0; batch < kWords; batch += kBatch) {
+    Word words[kBatch];
+#pragma unroll
+    for (int32 k = 0; k < kBatch; ++k) {
+      const int32 i = (batch + k) * kThreads + thread;
+      words[k] = 0;
+      if (batch + k >= kWords) continue;
+      const int32 owner = owners[row_of(i)];
+      if (owner < 0) continue;
+      words[k] = *reinterpret_cast<const Word*>(args.sf.base + owner / kTopk * args.sf.row_stride +
+                                                col_of(i) * args.sf.col_stride);
+    }
+#pragma unroll
+    for (int32 k = 0; k < kBatch; ++k) {
+      const int32 i = (batch + k) * kThreads + thread;
+      const int64 to = first + row_of(i);
+      if (batch + k >= kWords || to >= args.padded_expanded) continue;
+      *reinterpret_cast<Word*>(args.out_sf.base + to * args.out_sf.row_stride +
+                               col_of(i) * args.out_sf.col_stride) = words[k];
+    }
   }
-  *reinterpret_cast<Word*>(args.out_sf.base + pos * args.out_sf.row_stride +
-                           col * args.out_sf.col_stride) = word;
 }
 
 inline void expand_to_fused(const ExpandToFusedArgs& args) {
   device::wait_for_predecessor();
+  if constexpr (kTile.phase == kExpandClaim) return claim(args);
+  int64 block = blockIdx.x;
+  if constexpr (kShape.sf_words != 0) {
+    const int64 sf_blocks = expand_sf_blocks(kShape.sf_words, args.padded_expanded, kTile);
+    if (block < sf_blocks) {
+      if constexpr (kShape.sf_word_bytes == 4) return expand_sf<uint32>(args, block * kThreads);
+      if constexpr (kShape.sf_word_bytes == 2) return expand_sf<uint16>(args, block * kThreads);
+      return expand_sf<uint8>(args, block * kThreads);
+    }
+    block -= sf_blocks;
+  }
+  int64 row = static_cast<int64>(static_cast<uint32>(block) / kSpans);
+  const auto span = static_cast<int32>(static_cast<uint32>(block) % kSpans);
   if constexpr (kTile.phase == kExpandSmall) {
-    expand_small(args);
-  } else if constexpr (kTile.phase == kExpandClaim) {
-    claim(args);
-  } else if constexpr (kTile.phase == kExpandCopy) {
-    expand_copy(args);
-  } else if constexpr (kShape.sf_word_bytes == 4) {
-    expand_sf<uint32>(args);
-  } else if constexpr (kShape.sf_word_bytes == 2) {
-    expand_sf<uint16>(args);
+    if (block == 0) report_entries(args);
+    expand_positions(args, row * kRows, span);
   } else {
-    expand_sf<uint8>(args);
+    const int64 groups = numerics::ceil_div(args.num_expanded, int64{kRows});
+    if (row < groups) {
+      zero_positions(args, row * kRows, span);
+    } else {
+      copy_token(args, row - groups, span);
+    }
   }
 }
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kExpandThreads)
+extern "C" __global__ void __launch_bounds__(tilekernels::kThreads)
     expand_to_fused_kernel(const __grid_constant__ tilekernels::ExpandToFusedArgs args) {
   tilekernels::expand_to_fused(args);
 }

@@ -15,7 +15,6 @@ extern const Text expand_to_fused_text;
 namespace {
 
 constexpr int64 kSmallEntries = 1024;
-constexpr int64 kWarps = kExpandThreads / 32;
 
 // The widest loads that all rows are aligned to.
 int32 widest_unit(const ExpandToFusedArgs& args, const ExpandToFusedShape& shape) {
@@ -34,31 +33,27 @@ void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& sh
                      const Launch& where) {
   const Text& text = expand_to_fused_text;
   ExpandToFusedArgs mine = args;
-  const int32 unit = widest_unit(args, shape);
-  const int64 spans = expand_spans(shape.row_bytes, unit);
   const int64 entries = args.num_tokens * shape.num_topk;
-  const auto run = [&](int64 blocks, const ExpandToFusedTile& tile, const Fill& before = {}) {
-    if (blocks == 0) return;
-    launch(text, {.grid = {blocks}, .block = {kExpandThreads}, .before = before}, mine, shape, tile,
-           where);
-  };
-  if (entries <= kSmallEntries && shape.sf_words == 0) {
-    return run(numerics::ceil_div(args.num_expanded * spans, kWarps), {kExpandSmall, unit});
+  const bool is_small = entries <= kSmallEntries;
+  ExpandToFusedTile tile{is_small ? kExpandSmall : kExpandCopy, widest_unit(args, shape), 32};
+  while (tile.threads < kExpandThreads && tile.threads * tile.unit < shape.row_bytes) {
+    tile.threads *= 2;
   }
-  const std::shared_ptr<void> owner = scratch(args.num_expanded * 4, where);
-  mine.owner = static_cast<int32*>(owner.get());
-  // Without entries too: nobody owns a position until somebody claims it.
-  run(numerics::max_of(int64{1}, numerics::ceil_div(entries, kExpandThreads)), {kExpandClaim, 1},
-      {.to = mine.owner, .size_bytes = args.num_expanded * 4, .value = 0xFF});
-  const int64 rows =
-      args.num_tokens + numerics::ceil_div(args.num_expanded, int64{kExpandZeroRows});
-  run(numerics::ceil_div(rows * spans, kWarps), {kExpandCopy, unit});
-  if (shape.sf_words == 0) return;
-  const int64 words =
-      shape.sf_by_col != 0
-          ? numerics::align_up(args.padded_expanded, kExpandThreads) * shape.sf_words
-          : args.padded_expanded * shape.sf_words;
-  run(numerics::ceil_div(words, kExpandThreads), {kExpandSf, 1});
+  std::shared_ptr<void> owner;
+  if (!is_small) {
+    owner = scratch(args.num_expanded * 4, where);
+    mine.owner = static_cast<int32*>(owner.get());
+    launch(text,
+           {.grid = {numerics::ceil_div(entries, kExpandThreads)},
+            .block = {kExpandThreads},
+            .before = {.to = owner.get(), .size_bytes = args.num_expanded * 4, .value = 0xFF}},
+           mine, shape, ExpandToFusedTile{kExpandClaim, 1, kExpandThreads}, where);
+  }
+  const int64 groups = numerics::ceil_div(args.num_expanded, expand_rows(tile.phase));
+  const int64 rows = groups + (is_small ? 0 : args.num_tokens);
+  const int64 blocks = expand_sf_blocks(shape.sf_words, args.padded_expanded, tile) +
+                       rows * expand_spans(shape.row_bytes, tile);
+  launch(text, {.grid = {blocks}, .block = {tile.threads}}, mine, shape, tile, where);
 }
 
 }  // namespace cuda

@@ -5,26 +5,39 @@
 
 namespace tilekernels {
 
-constexpr int32 kExpandSmall = 0;  // few entries: every position looks for its own
+constexpr int32 kExpandSmall = 0;  // few entries: positions look for their own
 constexpr int32 kExpandClaim = 1;  // entries claim positions, in scratch memory
 constexpr int32 kExpandCopy = 2;   // what was claimed is copied, the rest zeroed
-constexpr int32 kExpandSf = 3;     // the same for words of scaling factors
 
 struct ExpandToFusedTile {
   int32 phase;
-  int32 unit;  // bytes of a load: 16, 8, 4, 2 or 1
+  int32 unit;     // bytes of a load: 16, 8, 4, 2 or 1
+  int32 threads;  // of a block
 };
 
-constexpr int32 kExpandThreads = 128;
-constexpr int32 kExpandLoads = 4;      // of a lane; a warp takes so many units of a row
-constexpr int32 kExpandZeroRows = 16;  // positions that a warp looks at
+constexpr int32 kExpandThreads = 128;  // at most
+constexpr int32 kExpandLoads = 8;      // of a thread in flight, at most
 
-/// Bytes of a row that a warp takes.
-constexpr int32 expand_span(int32 unit) { return 32 * kExpandLoads * unit; }
+/// Positions that a block looks at: of few entries, for all that it finds; else for free ones.
+constexpr int32 expand_rows(int32 phase) { return phase == kExpandSmall ? 4 : 16; }
 
-/// Spans of a row; of a long row several rows' worth of blocks.
-constexpr int64 expand_spans(int64 row_bytes, int32 unit) {
-  return numerics::ceil_div(row_bytes, expand_span(unit));
+/// Loads of a thread in one span of a row, what a block takes.
+constexpr int32 expand_loads(int32 row_bytes, const ExpandToFusedTile& tile) {
+  const int32 loads = static_cast<int32>(numerics::ceil_div(row_bytes, tile.threads * tile.unit));
+  return numerics::max_of(1, numerics::min_of(loads, kExpandLoads));
+}
+constexpr int32 expand_span(int32 row_bytes, const ExpandToFusedTile& tile) {
+  return tile.threads * tile.unit * expand_loads(row_bytes, tile);
+}
+/// Spans of a row.
+constexpr int64 expand_spans(int32 row_bytes, const ExpandToFusedTile& tile) {
+  return numerics::ceil_div(row_bytes, expand_span(row_bytes, tile));
+}
+
+/// Blocks of words of scaling factors, which come first.
+constexpr int64 expand_sf_blocks(int32 sf_words, int64 padded_expanded,
+                                 const ExpandToFusedTile& tile) {
+  return sf_words != 0 ? numerics::ceil_div(padded_expanded, int64{tile.threads}) : 0;
 }
 
 }  // namespace tilekernels
