@@ -37,6 +37,18 @@ struct Fiber {
   u32 seen[kLanes] = {};
 };
 
+// Who touched a byte of shared memory last.
+struct Trace {
+  u32 write_epoch = 0;
+  u32 read_epoch = 0;
+  u32 write_time = 0;
+  u32 read_times[2] = {};
+  u16 writer = 0;
+  u16 readers[2] = {};
+  bool is_atomic = false;
+  u32 content_block = 0;  // the block that wrote it, as first epoch
+};
+
 struct Block {
   u32 index[3] = {};
   std::vector<Fiber> fibers{};
@@ -47,8 +59,9 @@ struct Block {
   u32 num_waiting = 0;
   u32 epoch = 0;  // one between two barriers, of all blocks
   u32 first_epoch = 0;
-  bool has_moved = false;    // more than looked at flags
-  std::vector<u8> shared{};  // while another block has the object's
+  bool has_moved = false;       // more than looked at flags
+  std::vector<u8> shared{};     // while another block has the object's
+  std::vector<Trace> traces{};  // of its bytes
   u8* stacks = nullptr;
 };
 
@@ -69,8 +82,7 @@ struct Access {
   const void* pc;
 };
 /// Stops a thread that touches shared memory as it must not.
-void check_shared(const Launch& launch, const Block& block, const Fiber& fiber,
-                  const Access& access);
+void check_shared(const Launch& launch, Block& block, const Fiber& fiber, const Access& access);
 
 /// A thread has come to a collective or to a barrier of its block: goes on with all when it is the
 /// last, stops it when it is wrong there.

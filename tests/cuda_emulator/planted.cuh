@@ -57,14 +57,15 @@ inline void run(const PlantedArgs& args) {
     args.out[i] = held[i];
   } else if constexpr (kKernel == 12) {  // the last one wins: depends on the order
     args.out[0] = i;
-  } else if constexpr (kKernel == 13) {  // blocks that wait for the next one
+  } else if constexpr (kKernel == 13) {  // blocks that wait for the next one, and remember
     volatile uint32* const flags = args.out;
     if (i == 0) {
+      held[0] = 1 + blockIdx.x;
       if (blockIdx.x + 1 < gridDim.x) {
         while (flags[blockIdx.x + 1] == 0) {
         }
       }
-      flags[blockIdx.x] = 1 + blockIdx.x;
+      flags[blockIdx.x] = held[0];
     }
   } else if constexpr (kKernel == 14) {  // a flag that nobody sets
     while (atomicAdd(args.out, 0) == 0) {

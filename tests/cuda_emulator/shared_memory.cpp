@@ -8,20 +8,6 @@
 namespace cuda_emulator {
 namespace {
 
-// Who touched a byte of shared memory last.
-struct Trace {
-  u32 write_epoch = 0;
-  u32 read_epoch = 0;
-  u32 write_time = 0;
-  u32 read_times[2] = {};
-  u16 writer = 0;
-  u16 readers[2] = {};
-  bool is_atomic = false;
-  u32 content_block = 0;  // the block that wrote it, as first epoch
-};
-
-std::vector<Trace> traces;
-
 bool comes_before(u32 other, u32 time, const Fiber& fiber) {
   if (other == fiber.index) return true;
   return other / kLanes == fiber.index / kLanes && time < fiber.seen[other % kLanes];
@@ -29,8 +15,7 @@ bool comes_before(u32 other, u32 time, const Fiber& fiber) {
 
 }  // namespace
 
-void check_shared(const Launch& launch, const Block& block, const Fiber& fiber,
-                  const Access& access) {
+void check_shared(const Launch& launch, Block& block, const Fiber& fiber, const Access& access) {
   const auto [address, bytes, what, pc] = access;
   const Object& object = *launch.function->module->object;
   const u64 offset = static_cast<u64>(static_cast<const u8*>(address) - object.shared);
@@ -48,6 +33,7 @@ void check_shared(const Launch& launch, const Block& block, const Fiber& fiber,
            pc);
     }
   }
+  std::vector<Trace>& traces = block.traces;
   if (traces.size() < offset + bytes) traces.resize(offset + bytes);
   const u32 epoch = block.epoch;
   for (u64 i = offset; i < offset + bytes; ++i) {
