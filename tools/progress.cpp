@@ -35,6 +35,8 @@ ShownProgress::ShownProgress(bool quiet)
 }
 
 ShownProgress::~ShownProgress() {
+  // After a failure or a signal: what is printed next has a line of its own.
+  if (is_within_line_) std::fputc('\n', stderr);
   for (const int number : kSignals) ::signal(number, SIG_DFL);
 }
 
@@ -74,6 +76,7 @@ void ShownProgress::show(Clock::time_point now, bool last) {
   const std::string left = last        ? "in " + human_seconds(seconds)
                            : share > 0 ? human_seconds(seconds / share - seconds) + " left"
                                        : std::string("…");
+  is_within_line_ = on_terminal_ && !last;
   if (on_terminal_) {
     const int filled = static_cast<int>(share * kBarWidth);
     const std::string bar = std::string(static_cast<size_t>(filled), '#') +

@@ -31,6 +31,7 @@ class ShownProgress : public Progress {
   std::string stage_;
   int64_t total_ = 0;
   std::atomic<int64_t> done_{0};
+  bool is_within_line_ = false;  // a bar was shown, and its line has not ended
   Clock::time_point start_;
   std::mutex mutex_;
   Clock::time_point next_;

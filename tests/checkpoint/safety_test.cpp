@@ -1,5 +1,7 @@
 // What a conversion leaves behind when it is killed, stopped, refused, out of space or not alone.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
@@ -469,6 +471,59 @@ TEST_F(Safety, TheCommandEndsWithAStatusAndAMessage) {
   EXPECT_EQ(scale.first, 1);
   EXPECT_TRUE(has(scale.second, "\"b.weight\"")) << scale.second;
   EXPECT_FALSE(folder_.exists("c.safetensors"));
+}
+
+// What a command prints on a terminal as its standard error, until it ends; `on_text` is told.
+std::string shown_on_a_terminal(const std::string& command,
+                                const std::function<void(pid_t, const std::string&)>& on_text) {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (terminal < 0 || ::grantpt(terminal) != 0 || ::unlockpt(terminal) != 0) return "";
+  const std::string other_end = ::ptsname(terminal);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", ("exec " + command + " >/dev/null 2>" + other_end).c_str(),
+            nullptr);
+    ::_exit(127);
+  }
+  const int held = ::open(other_end.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
+  std::string text;
+  char bytes[4096];
+  for (bool ended = false;;) {
+    pollfd ready{terminal, POLLIN, 0};
+    if (::poll(&ready, 1, 20) > 0) {
+      const ssize_t n = ::read(terminal, bytes, sizeof bytes);
+      if (n > 0) text.append(bytes, static_cast<size_t>(n));
+      on_text(child, text);
+    } else if (ended) {
+      break;  // and all that it wrote was read
+    } else {
+      ended = ::waitpid(child, nullptr, WNOHANG) == child;
+    }
+  }
+  ::close(held);
+  ::close(terminal);
+  return text;
+}
+
+TEST_F(Safety, AMessageAfterTheBarHasALineOfItsOwn) {
+  // Holes are read as zeros: large enough for a bar, and no time to make.
+  const std::vector<int64_t> shape = {1 << 16, 4096};
+  {
+    io::Header header;
+    header.tensors = {{"big", StDType::kF32, shape, 0, 0}};
+    io::SafetensorsWriter(folder_.path(), "big.safetensors", header).publish(false);
+  }
+  bool interrupted = false;
+  const std::string shown =
+      shown_on_a_terminal(paths::kTool + " convert " + (folder_ / "big.safetensors") + " " +
+                              (folder_ / "small.safetensors") + " --to bf16 --no-sync",
+                          [&](pid_t child, const std::string& text) {
+                            if (interrupted || !has(text, "convert [")) return;
+                            interrupted = true;
+                            ::kill(child, SIGINT);
+                          });
+  if (folder_.exists("small.safetensors")) GTEST_SKIP() << "it was faster than the signal";
+  EXPECT_TRUE(has(shown, "\ntilekernels: [convert] stopped")) << shown;
 }
 
 // B61: a tensor of 520 MiB, with rows longer than any buffer, in a fixed amount of memory.
