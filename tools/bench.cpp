@@ -20,6 +20,7 @@
 #include "machine.h"
 #include "out_file.h"
 #include "plot.h"
+#include "printable.h"
 #include "select.h"
 #include "tilekernels/config.h"
 #include "tilekernels/error.h"
@@ -193,7 +194,7 @@ struct Result {
 
 std::string text(const CopyMethod& method) {
   return std::string(method.streaming ? "streaming stores" : "memcpy") + ", " +
-         std::to_string(method.num_threads) + (method.num_threads == 1 ? " thread" : " threads");
+         counted(method.num_threads, "thread");
 }
 
 Json to_json(const Result& result, bool cold) {
@@ -338,10 +339,9 @@ std::string plot(const std::vector<Result>& results, bool cold) {
                     result.share_of_memcpy / result.share_of_copy, text});
   }
   const Machine here = machine();
-  const int threads = get_num_threads();
   const std::string subtitle =
-      here.cpu + ", " + std::to_string(threads) + (threads == 1 ? " thread, " : " threads, ") +
-      (cold ? "cold" : "warm") + " caches, shapes of 1 MiB and more. Stroke: the fastest copy, " +
+      here.cpu + ", " + counted(get_num_threads(), "thread") + ", " + (cold ? "cold" : "warm") +
+      " caches, shapes of 1 MiB and more. Stroke: the fastest copy, " +
       "streaming stores included. tilekernels " + version() + ", " + now().substr(0, 10);
   return bar_plot("Speed as a share of memcpy of the same bytes", subtitle, "memcpy", bars);
 }
@@ -391,13 +391,11 @@ int run(const Options& options) {
   for (Backend backend : backends.here) {
     if (!options.json) {
       const bool on_cpu = backend == Backend::kCpu;
-      std::printf("%s%s%s, %s caches\n", results.empty() ? "" : "\n",
-                  std::string(name(backend)).c_str(),
-                  on_cpu ? (" " + get_cpu_target() + ", " + std::to_string(get_num_threads()) +
-                            (get_num_threads() == 1 ? " thread" : " threads"))
-                               .c_str()
-                         : "",
-                  options.cold ? "cold" : "warm");
+      std::printf(
+          "%s%s%s, %s caches\n", results.empty() ? "" : "\n", std::string(name(backend)).c_str(),
+          on_cpu ? (" " + get_cpu_target() + ", " + counted(get_num_threads(), "thread")).c_str()
+                 : "",
+          options.cold ? "cold" : "warm");
       print_head(width);
     }
     for (const Selection& selection : selections) {

@@ -49,14 +49,14 @@ int list() {
     print_kernel(kernel);
     bytes += kernel.size_bytes;
   }
-  std::printf("%zu kernels, %lld KiB in %s\n", kernels.size(),
+  std::printf("%s, %lld KiB in %s\n", counted(std::ssize(kernels), "kernel").c_str(),
               static_cast<long long>((bytes + 1023) / 1024), folder().c_str());
   return kSuccess;
 }
 
 int clear() {
   const int64_t count = clear_cache();
-  std::printf("removed %lld kernels from %s\n", static_cast<long long>(count), folder().c_str());
+  std::printf("removed %s from %s\n", counted(count, "kernel").c_str(), folder().c_str());
   return kSuccess;
 }
 
@@ -146,7 +146,8 @@ int warm(const WarmOptions& options) {
     count += warm_arch(arch, selections, options.num_threads, cubins);
   }
   cubins.finish();
-  std::printf("%zu kernels ready in %s\n", count, folder().c_str());
+  std::printf("%s ready in %s\n", counted(static_cast<int64_t>(count), "kernel").c_str(),
+              folder().c_str());
   return count > 0 ? kSuccess : kFailure;
 }
 

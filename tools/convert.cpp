@@ -147,12 +147,12 @@ std::vector<std::string> alarms(const ConvertReport& report) {
   std::vector<std::string> texts;
   for (const TensorReport& tensor : report.tensors) {
     std::string text;
-    const auto count = [&](int64_t n, const char* what) {
-      if (n > 0) text += (text.empty() ? "" : ", ") + std::to_string(n) + " " + what;
+    const auto count = [&](int64_t n, const char* noun, const char* what) {
+      if (n > 0) text += (text.empty() ? "" : ", ") + counted(n, noun) + what;
     };
-    count(tensor.num_bad_blocks, "blocks with a NaN or Inf");
-    count(tensor.num_nan, "NaN in the result");
-    count(tensor.num_saturated, "numbers beyond the target's range");
+    count(tensor.num_bad_blocks, "block", " with a NaN or Inf");
+    count(tensor.num_nan, "NaN", " in the result");
+    count(tensor.num_saturated, "number", " beyond the target's range");
     if (!text.empty()) texts.push_back(tensor.name + ": " + text);
   }
   return texts;
@@ -165,20 +165,21 @@ void print_summary(const Options& options, const ConvertReport& report) {
     before += tensor.bytes_before;
     after += tensor.bytes_after;
   }
-  std::printf("\n%zu tensors, %s -> %s\n", report.tensors.size(), human_bytes(before).c_str(),
-              human_bytes(after).c_str());
+  std::printf("\n%s, %s -> %s\n", counted(std::ssize(report.tensors), "tensor").c_str(),
+              human_bytes(before).c_str(), human_bytes(after).c_str());
   if (options.convert.dry_run) {
     for (const OutputFile& file : report.files) {
-      std::printf("  would write %-48s %15lld bytes\n", printable(file.name).c_str(),
-                  static_cast<long long>(file.bytes));
+      std::printf("  would write %-48s %15lld byte%s\n", printable(file.name).c_str(),
+                  static_cast<long long>(file.bytes), file.bytes == 1 ? "" : "s");
     }
-    std::printf("dry run: %lld bytes in %zu files would be written; nothing was\n",
-                static_cast<long long>(report.bytes_written), report.files.size());
+    std::printf("dry run: %s in %s would be written; nothing was\n",
+                counted(report.bytes_written, "byte").c_str(),
+                counted(std::ssize(report.files), "file").c_str());
     return;
   }
   if (report.num_resumed > 0) {
-    std::printf("%d finished shard%s taken over from an earlier run\n", report.num_resumed,
-                report.num_resumed == 1 ? "" : "s");
+    std::printf("%s taken over from an earlier run\n",
+                counted(report.num_resumed, "finished shard").c_str());
   }
   const double bytes = static_cast<double>(report.bytes_read + report.bytes_written);
   std::printf("read %s, wrote %s in %s: %s/s, peak memory %s\n",

@@ -152,10 +152,10 @@ int run_inspect(const Options& options) {
     std::fputs(json_text(to_json(info)).c_str(), stdout);
     return kSuccess;
   }
-  std::printf("%s: %s of %zu tensors in %zu file%s, %s, %lld parameters\n",
-              printable(info.path).c_str(), info.kind.c_str(), info.tensors.size(),
-              info.shards.size(), info.shards.size() == 1 ? "" : "s",
-              human_bytes(info.bytes).c_str(), static_cast<long long>(info.num_parameters));
+  std::printf("%s: %s of %s in %s, %s, %s\n", printable(info.path).c_str(), info.kind.c_str(),
+              counted(std::ssize(info.tensors), "tensor").c_str(),
+              counted(std::ssize(info.shards), "file").c_str(), human_bytes(info.bytes).c_str(),
+              counted(info.num_parameters, "parameter").c_str());
   if (!info.model.empty()) std::printf("model: %s\n", printable(info.model).c_str());
   std::printf("quantization by config.json: %s\n", printable(info.quantization).c_str());
   print_formats(info);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "printable.h"
+
 namespace tilekernels::tool {
 namespace {
 
@@ -92,7 +94,7 @@ void ShownProgress::show(Clock::time_point now, bool last) {
 
 std::string human_bytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
-  if (bytes < 1024) return std::to_string(bytes) + " bytes";
+  if (bytes < 1024) return counted(bytes, "byte");
   double value = static_cast<double>(bytes) / 1024;
   size_t unit = 0;
   while (value >= 1024 && unit + 1 < std::size(kUnits)) {

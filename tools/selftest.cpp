@@ -34,7 +34,8 @@ int run(const Options& options) {
     std::printf("%-*s    kernels rely on: %s\n", static_cast<int>(width), "",
                 answer.relied_on.c_str());
   }
-  std::printf("\n%d of %zu answers are not what kernels rely on.\n", wrong, answers.size());
+  std::printf("\n%d of %zu answers %s not what kernels rely on.\n", wrong, answers.size(),
+              wrong == 1 ? "is" : "are");
   return wrong == 0 ? kSuccess : kFailure;
 }
 

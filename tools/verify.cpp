@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "machine.h"
 #include "out_file.h"
+#include "printable.h"
 #include "select.h"
 #include "support.h"
 #include "tilekernels/config.h"
@@ -187,10 +188,11 @@ int run(const Options& options) {
     return kFailure;
   }
   if (!failures.empty()) {
-    std::printf("\n%zu of %d cases failed.\n", failures.size(), cases);
+    std::printf("\n%zu of %s failed.\n", failures.size(), counted(cases, "case").c_str());
     return kFailure;
   }
-  std::printf("\nAll %d cases passed: every backend gives the bytes of the reference.\n", cases);
+  std::printf("\n%s passed: every backend gives the bytes of the reference.\n",
+              cases == 1 ? "The one case" : ("All " + counted(cases, "case")).c_str());
   return kSuccess;
 }
 

@@ -63,8 +63,10 @@ void count_scales(StDType dtype, const char* in, int64_t count, ScaleCounts* cou
   }
 }
 
-std::string of_numbers(int64_t count, int64_t total, const std::string& what) {
-  return std::to_string(count) + " of " + std::to_string(total) + " " + what;
+// "1 of 4 numbers is NaN", "2 of 4 numbers are NaN".
+std::string some_are(int64_t count, int64_t total, const char* noun, const char* what) {
+  return std::to_string(count) + " of " + counted(total, noun) + (count == 1 ? " is " : " are ") +
+         what;
 }
 
 class Inspection {
@@ -232,9 +234,9 @@ class Inspection {
     }
     if (!tensor.values) return;
     const ValueCounts& values = *tensor.values;
-    if (values.num_nan > 0) find(tensor.name, of_numbers(values.num_nan, count, "numbers are NaN"));
+    if (values.num_nan > 0) find(tensor.name, some_are(values.num_nan, count, "number", "NaN"));
     if (values.num_inf > 0) {
-      find(tensor.name, of_numbers(values.num_inf, count, "numbers are infinite"));
+      find(tensor.name, some_are(values.num_inf, count, "number", "infinite"));
     }
     if (count > 1 && values.num_zero == count) {
       find(tensor.name, "all " + std::to_string(count) + " numbers are zero");
@@ -260,13 +262,13 @@ class Inspection {
     const ScaleCounts& counts = numbers_[i].scales;
     const int64_t total = sf.numel();
     const auto count = [&](int64_t n, const char* what) {
-      if (n > 0) find(tensor.name, of_numbers(n, total, what));
+      if (n > 0) find(tensor.name, some_are(n, total, "scale", what));
     };
-    count(counts.num_zero, "scales are zero");
-    count(counts.num_negative, "scales are negative");
-    count(counts.num_not_finite, "scales are NaN or infinite");
+    count(counts.num_zero, "zero");
+    count(counts.num_negative, "negative");
+    count(counts.num_not_finite, "NaN or infinite");
     if (source_.claim.scale_fmt == "ue8m0") {
-      count(counts.num_no_power, "scales are no power of two, though config.json claims UE8M0");
+      count(counts.num_no_power, "no power of two, though config.json claims UE8M0");
     }
   }
 

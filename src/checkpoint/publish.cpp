@@ -343,7 +343,7 @@ void check_free_space(const std::string& out, int64_t bytes) {
   const double free = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
   if (free < static_cast<double>(bytes)) {
     throw BackendError(message("convert", parent + ": free space",
-                               "must be at least " + std::to_string(bytes) + " bytes",
+                               "must be at least " + counted(bytes, "byte"),
                                static_cast<int64_t>(free)));
   }
 }
@@ -355,7 +355,7 @@ void copy_side_file(const SideFile& file, const std::string& folder, bool durabl
   const io::File from = io::File::open_read(file.path);
   if (from.size() != file.bytes) {
     io::malformed(file.path, "the file must stay as it was when the work began",
-                  std::to_string(from.size()) + " bytes instead of " + std::to_string(file.bytes));
+                  counted(from.size(), "byte") + " instead of " + std::to_string(file.bytes));
   }
   ::unlink(to_path.c_str());
   io::File to = io::File::create(to_path);

@@ -166,9 +166,9 @@ io::File Source::open(int shard) const {
   const Shard& source = shards[static_cast<size_t>(shard)];
   io::File file = io::File::open_read(source.path);
   if (file.size() != source.header.file_bytes()) {
-    io::malformed(source.path, "the file must stay as it was when the work began",
-                  std::to_string(file.size()) + " bytes instead of " +
-                      std::to_string(source.header.file_bytes()));
+    io::malformed(
+        source.path, "the file must stay as it was when the work began",
+        counted(file.size(), "byte") + " instead of " + std::to_string(source.header.file_bytes()));
   }
   return file;
 }

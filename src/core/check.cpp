@@ -60,7 +60,7 @@ void Check::unsupported(std::string_view argument, std::string_view rule, int64_
 }
 
 void Check::fail_rank(std::string_view argument, const TensorSpec& spec, int rank) const {
-  fail(argument, "must have " + std::to_string(rank) + " dimensions", to_string(spec.shape));
+  fail(argument, "must have " + counted(rank, "dimension"), to_string(spec.shape));
 }
 
 const Check& Check::extents(std::string_view argument, const Dims& shape) const {

@@ -61,8 +61,7 @@ BackendStatus status(Backend backend) {
       return {backend, true, "scalar code, judges the others"};
     case Backend::kCpu:
       if (!cpu::has_simd()) return {backend, false, kNoSimd};
-      return {backend, true,
-              get_cpu_target() + ", " + std::to_string(get_num_threads()) + " threads"};
+      return {backend, true, get_cpu_target() + ", " + counted(get_num_threads(), "thread")};
     case Backend::kCuda:
       return cuda::status();
     case Backend::kAscend:

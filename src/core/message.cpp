@@ -19,6 +19,10 @@ std::string message(std::string_view op, std::string_view sentence) {
   return fmt::format("[{}] {}", op, sentence);
 }
 
+std::string counted(int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string to_text(float value) { return fmt::format("{}", value); }
 
 }  // namespace tilekernels

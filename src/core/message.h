@@ -16,6 +16,9 @@ std::string message(std::string_view op, std::string_view argument, std::string_
 /// "[op] sentence".
 std::string message(std::string_view op, std::string_view sentence);
 
+/// "1 byte", "2 bytes".
+std::string counted(int64_t count, std::string_view noun);
+
 /// The shortest text that reads back as the same float.
 std::string to_text(float value);
 

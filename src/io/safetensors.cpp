@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/message.h"
 #include "io/json.h"
 #include "io/text.h"
 
@@ -63,7 +64,7 @@ int64_t tensor_bytes(StDType dtype, const std::vector<int64_t>& shape, const std
   }
   if (total_bits % 8 != 0) {
     malformed(where, std::string(name(dtype)) + " elements must fill whole bytes",
-              shape_text(shape) + " of " + std::to_string(total_bits) + " bits");
+              shape_text(shape) + " of " + counted(total_bits, "bit"));
   }
   return total_bits / 8;
 }
@@ -106,7 +107,7 @@ Header read_header(const File& file) {
   const std::string& where = file.path();
   if (size < 8) {
     malformed(where, "a safetensors file must begin with 8 bytes of header length",
-              std::to_string(size) + " bytes");
+              counted(size, "byte"));
   }
   unsigned char head[8];
   file.read_at(0, head, 8);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "core/message.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 #include "io/text.h"
@@ -202,7 +203,7 @@ class HeaderParser : public Sax {
     const int64_t bytes = tensor_bytes(entry_.dtype, entry_.shape, at());
     if (bytes != entry_.bytes()) {
       malformed(at(),
-                "data_offsets must span the " + std::to_string(bytes) + " bytes of " +
+                "data_offsets must span the " + counted(bytes, "byte") + " of " +
                     std::string(name(entry_.dtype)) + " " + shape_text(entry_.shape),
                 range + " of " + std::to_string(entry_.bytes()));
     }
@@ -230,10 +231,9 @@ void check_cover(const Header& header, int64_t data_bytes, const std::string& wh
     const std::string at = where + ": tensor " + quote(tensor.name);
     const std::string range = range_text(tensor);
     if (tensor.end > data_bytes) {
-      malformed(at,
-                "data_offsets must lie within the file's " + std::to_string(data_bytes) +
-                    " bytes of data",
-                range + " (is the file cut short?)");
+      malformed(
+          at, "data_offsets must lie within the file's " + counted(data_bytes, "byte") + " of data",
+          range + " (is the file cut short?)");
     }
     if (tensor.begin < reached) {
       malformed(at,
@@ -251,7 +251,7 @@ void check_cover(const Header& header, int64_t data_bytes, const std::string& wh
   }
   if (reached != data_bytes) {
     malformed(where, "the file must end with its last tensor's data",
-              std::to_string(data_bytes - reached) + " bytes more");
+              counted(data_bytes - reached, "byte") + " more");
   }
 }
 

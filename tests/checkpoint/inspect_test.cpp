@@ -66,16 +66,16 @@ TEST(Inspect, FindsWhatIsSuspicious) {
   EXPECT_EQ(info.quantization, "fp8, blocks of 128x128, scales ue8m0");
   const std::string all = findings(info);
   for (const char* line : {
-           "bad: 1 of 4 numbers are NaN\n",
+           "bad: 1 of 4 numbers is NaN\n",
            "bad: 2 of 4 numbers are infinite\n",
            "zero: all 6 numbers are zero\n",
-           "large: 1 of 3000000 numbers are infinite\n",
+           "large: 1 of 3000000 numbers is infinite\n",
            "codes: FP8 weight without a scale\n",
            "codes: 2 of 4 numbers are NaN\n",
-           "a.scale: 1 of 4 scales are zero\n",
-           "a.scale: 1 of 4 scales are negative\n",
-           "a.scale: 1 of 4 scales are NaN or infinite\n",
-           "a.scale: 1 of 4 scales are no power of two, though config.json claims UE8M0\n",
+           "a.scale: 1 of 4 scales is zero\n",
+           "a.scale: 1 of 4 scales is negative\n",
+           "a.scale: 1 of 4 scales is NaN or infinite\n",
+           "a.scale: 1 of 4 scales is no power of two, though config.json claims UE8M0\n",
            "b.weight_scale_inv: scale of shape [1, 2], but b.weight of shape [130, 200] in blocks "
            "of 128x128 needs [2, 2]\n",
            "lost.weight_scale_inv: looks like a scale, but no FP8 weight belongs to it\n",
@@ -100,6 +100,23 @@ TEST(Inspect, FindsAConfigThatContradictsTheTensors) {
   folder.write("m/config.json", "{}");
   all = findings(inspect(folder / "m"));
   EXPECT_TRUE(has(all, "there are FP8 weights, but config.json has no quantization_config"));
+}
+
+TEST(Inspect, CountsOneInTheSingular) {
+  const TestFolder folder;
+  write_checkpoint(folder, "x.safetensors", {{"a", StDType::kI8, {1}, "x"}});
+  const std::string shown = tool::run_tool("inspect " + (folder / "x.safetensors")).out;
+  EXPECT_TRUE(has(shown, "file of 1 tensor in 1 file, 1 byte, 1 parameter\n")) << shown;
+  const std::string convert = "convert " + (folder / "x.safetensors") + " ";
+  const std::string dry =
+      tool::run_tool(convert + (folder / "y.safetensors") + " --to f32 --dry-run").out;
+  EXPECT_TRUE(has(dry, "\n1 tensor, 1 byte -> 1 byte\n")) << dry;
+  EXPECT_TRUE(has(dry, " bytes in 1 file would be written")) << dry;
+  write_checkpoint(folder, "b.safetensors", {{"a", StDType::kF32, {1}, bytes_of<float>({1e9f})}});
+  const std::string odd = tool::run_tool("convert " + (folder / "b.safetensors") + " " +
+                                         (folder / "c.safetensors") + " --to f16")
+                              .err;
+  EXPECT_TRUE(has(odd, "a: 1 number beyond the target's range\n")) << odd;
 }
 
 TEST(Inspect, ShowsNoControlCharacterOfAName) {

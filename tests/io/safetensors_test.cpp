@@ -108,7 +108,7 @@ const Malformed kMalformed[] = {
     {"out_of_file", one("\"U8\"", "[9]", "[0,9]"), 8,
      "tensor \"a\": data_offsets must lie within the file's 8 bytes of data, got [0, 9]"},
     {"trailing", one("\"U8\"", "[8]", "[0,8]"), 9,
-     "f: the file must end with its last tensor's data, got 1 bytes more"},
+     "f: the file must end with its last tensor's data, got 1 byte more"},
     {"gap_at_start", one("\"U8\"", "[1]", "[1,2]"), 2,
      "tensor \"a\": data must follow its predecessor's without a gap, at 0, got [1, 2]"},
     {"gap",

@@ -163,6 +163,11 @@ TEST(Info, ShowsEveryBackendAndSettingOnOneScreen) {
   EXPECT_LE(std::count(run.out.begin(), run.out.end(), '\n'), 40);
 }
 
+TEST(Info, CountsOneThreadInTheSingular) {
+  const ToolRun run = run_tool("info", "TILEKERNELS_NUM_THREADS=1");
+  EXPECT_TRUE(has(run.out, ", 1 thread\n")) << run.out;
+}
+
 TEST(Info, PrintsJson) {
   const ToolRun run = run_tool("info --json", "TILEKERNELS_BACKEND=reference");
   ASSERT_EQ(run.status, 0);
@@ -225,6 +230,13 @@ TEST(Verify, TakesAFewSmallCases) {
   const ToolRun run = run_tool("verify topk_gate per_block_cast --small --backend cpu");
   EXPECT_EQ(run.status, 0) << run.err;
   EXPECT_TRUE(has(run.out, "All 60 cases passed")) << run.out;
+}
+
+TEST(Verify, CountsOneCaseInTheSingular) {
+  const std::string one = cases::all_ops().front().cases.front().id;
+  const ToolRun run = run_tool("verify --backend reference '" + one + "'");
+  EXPECT_EQ(run.status, 0) << run.err;
+  EXPECT_TRUE(has(run.out, "The one case passed")) << run.out;
 }
 
 TEST(Verify, Records) {

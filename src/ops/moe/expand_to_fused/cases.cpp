@@ -225,7 +225,7 @@ OpCases expand_to_fused() {
       bad("topk", x, {{4, 33}, DType::kI32}, experts, "num_topk must be in 1..32, got 33"),
       bad("no-topk", x, {{4, 0}, DType::kI32}, experts, "num_topk must be in 1..32, got 0"),
       bad("experts-rank", x, places, {{4, 2}, DType::kI32},
-          "pos_to_expert must have 1 dimensions, got (4, 2)"),
+          "pos_to_expert must have 1 dimension, got (4, 2)"),
       bad_sf("per-channels", {{4, 64}, kE4M3}, {{4, 2}, kF32}, 48, kRow,
              "num_per_channels must be 16, 32, 64 or 128, got 48"),
       bad_sf("sf-dtype", {{4, 64}, kE4M3}, {{4, 2}, kBF16}, 32, kRow,
