@@ -1,6 +1,7 @@
 // tilekernels inspect: the tensors, formats and scales of a checkpoint, and what is suspicious.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -30,6 +31,15 @@ std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.4g", value);
   return text;
+}
+
+// Of a tensor's numbers, NaN left out; NaN where nothing else is there.
+double max_abs(const TensorInfo& tensor) {
+  const ValueCounts& values = *tensor.values;
+  int64_t numel = 1;
+  for (const int64_t extent : tensor.shape) numel *= extent;
+  if (values.num_inf > 0) return INFINITY;
+  return numel > 0 && values.num_nan == numel ? NAN : values.max_abs;
 }
 
 void print_formats(const CheckpointInfo& info) {
@@ -66,7 +76,7 @@ void print_tensors(const CheckpointInfo& info, bool every) {
     const TensorInfo* first = nullptr;
     int64_t count = 0;
     int64_t bytes = 0;
-    double max_abs = 0;
+    double max_abs = NAN;
     bool has_values = false;
   };
   NameGroups groups;
@@ -82,8 +92,8 @@ void print_tensors(const CheckpointInfo& info, bool every) {
     ++sum.count;
     sum.bytes += tensor.bytes;
     if (tensor.values) {
+      sum.max_abs = std::fmax(sum.max_abs, max_abs(tensor));
       sum.has_values = true;
-      sum.max_abs = std::max(sum.max_abs, tensor.values->max_abs);
     }
   }
   std::vector<std::vector<std::string>> rows;

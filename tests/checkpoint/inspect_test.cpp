@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <sstream>
 
 #include "checkpoint_files.h"
 #include "errors.h"
@@ -117,6 +119,35 @@ TEST(Inspect, CountsOneInTheSingular) {
                                          (folder / "c.safetensors") + " --to f16")
                               .err;
   EXPECT_TRUE(has(odd, "a: 1 number beyond the target's range\n")) << odd;
+}
+
+TEST(Inspect, ShowsTheLargestMagnitudeWhateverItIs) {
+  const TestFolder folder;
+  const float nan = std::nanf("");
+  write_checkpoint(folder, "x.safetensors",
+                   {{"all_inf", StDType::kF32, {2}, bytes_of<float>({-INFINITY, INFINITY})},
+                    {"with_inf", StDType::kF32, {3}, bytes_of<float>({2, nan, -INFINITY})},
+                    {"with_nan", StDType::kF32, {4}, bytes_of<float>({nan, -3, nan, 1})},
+                    {"all_nan", StDType::kF32, {1}, bytes_of<float>({nan})},
+                    {"zero", StDType::kF32, {1}, bytes_of<float>({0})},
+                    {"none", StDType::kF32, {0}, ""},
+                    {"layer.0", StDType::kF32, {1}, bytes_of<float>({nan})},
+                    {"layer.1", StDType::kF32, {1}, bytes_of<float>({5})}});
+  const std::string shown = tool::run_tool("inspect " + (folder / "x.safetensors")).out;
+  std::map<std::string, std::string> last_of;
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line);) {
+    last_of[line.substr(0, line.find(' '))] = line.substr(line.rfind(' ') + 1);
+  }
+  for (const auto& [name, max_abs] : std::map<std::string, std::string>{{"all_inf", "inf"},
+                                                                        {"with_inf", "inf"},
+                                                                        {"with_nan", "3"},
+                                                                        {"all_nan", "nan"},
+                                                                        {"zero", "0"},
+                                                                        {"none", "0"},
+                                                                        {"layer.{0,", "5"}}) {
+    EXPECT_EQ(last_of[name], max_abs) << name << "\n" << shown;
+  }
 }
 
 TEST(Inspect, ShowsNoControlCharacterOfAName) {
