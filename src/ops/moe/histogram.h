@@ -21,9 +21,11 @@ struct HistogramArgs {
   int64 num_chosen;  // of a fraction
   int32 num_topk;
   int32 num_bins;
+  int32* counts;    // scratch of the compiled kernels: by bin, counts of the parts
+  int64 num_parts;  // of these
   uint64* fault;
 };
-static_assert(sizeof(HistogramArgs) == 48);
+static_assert(sizeof(HistogramArgs) == 64);
 
 struct HistogramShape {
   int32 is_fraction;  // 1: fraction_of(count) is stored

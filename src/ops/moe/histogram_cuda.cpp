@@ -1,4 +1,6 @@
 // The CUDA launch plan of group_count and aux_fi.
+#include <memory>
+
 #include "ops/moe/histogram.h"
 #include "ops/moe/histogram_tile.h"
 #include "runtime/cuda/launch.h"
@@ -11,7 +13,9 @@ using numerics::max_of;
 using numerics::min_of;
 
 constexpr int64 kMaxOfOneBlock = 16384;  // indices that one block counts about as fast as several
-constexpr int32 kMaxShared = 8192;       // bins; 32 KiB
+constexpr int64 kFewForLoads = 1 << 17;  // indices for which blocks with a load a thread suffice
+constexpr int64 kManyForAdding = 1 << 19;
+constexpr int32 kMaxShared = 8192;  // bins; 32 KiB
 constexpr int32 kMinShared = 256;
 
 }  // namespace
@@ -23,26 +27,33 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   HistogramTile tile{.phase = kHistogramWhole,
                      .threads = 1024,
                      .max_bins = is_shared ? kMinShared : 0,
-                     .wide = is_aligned(args.indices, 0, 16)};
+                     .wide = is_aligned(args.indices, 0, 16),
+                     .loads = 4};
   while (is_shared && tile.max_bins < args.num_bins) tile.max_bins *= 2;
   if (is_shared && num_indices <= kMaxOfOneBlock) {
     return launch(text, {.grid = {1}, .block = {tile.threads}}, args, shape, tile, where);
   }
-  // Blocks add to zeros; counts that are to become fractions stand where these will.
-  tile.phase = kHistogramAdd;
+  // Blocks add to zeros; or, where a last launch divides or many would add, each keeps its counts.
+  HistogramArgs mine = args;
+  const bool has_parts = is_shared && (shape.is_fraction != 0 || num_indices >= kManyForAdding);
+  tile.phase = has_parts ? kHistogramPart : kHistogramAdd;
   tile.threads = 512;
-  const int64 indices_of_block = int64{tile.threads} * kHistogramLoads * (tile.wide ? 2 : 1);
+  if (has_parts && num_indices <= kFewForLoads) tile.loads = 1;
+  const int64 indices_of_block = int64{tile.threads} * tile.loads * (tile.wide ? 2 : 1);
   const int64 blocks = min_of(max_of(int64{1}, ceil_div(num_indices, indices_of_block)),
                               int64{2} * num_sms(text, where));
+  mine.num_parts = has_parts ? blocks : 1;
+  std::shared_ptr<void> counts;
+  if (has_parts) counts = scratch(blocks * args.num_bins * 4, where);
+  mine.counts = static_cast<int32*>(has_parts ? counts.get() : args.out);
+  Plan plan{.grid = {blocks}, .block = {tile.threads}};
+  if (!has_parts) plan.before = {.to = args.out, .size_bytes = int64{args.num_bins} * 4};
+  launch(text, plan, mine, shape, tile, where);
+  if (shape.is_fraction == 0 && !has_parts) return;
+  tile = {.phase = kHistogramFinish, .threads = 128, .max_bins = 0, .wide = 0, .loads = 1};
   launch(text,
-         {.grid = {blocks},
-          .block = {tile.threads},
-          .before = {.to = args.out, .size_bytes = int64{args.num_bins} * 4, .value = 0}},
-         args, shape, tile, where);
-  if (shape.is_fraction == 0) return;
-  const HistogramTile finish{.phase = kHistogramFinish, .threads = 128, .max_bins = 0, .wide = 0};
-  launch(text, {.grid = {ceil_div(args.num_bins, finish.threads)}, .block = {finish.threads}}, args,
-         shape, finish, where);
+         {.grid = {ceil_div(int64{args.num_bins} * 32, tile.threads)}, .block = {tile.threads}},
+         mine, shape, tile, where);
 }
 
 }  // namespace tilekernels::cuda

@@ -30,6 +30,8 @@ inline HistogramArgs histogram_args(const TensorView& out, const TensorView& ind
           .num_chosen = num_chosen,
           .num_topk = static_cast<int32>(indices.size(1)),
           .num_bins = static_cast<int32>(out.size(0)),
+          .counts = nullptr,
+          .num_parts = 0,
           .fault = nullptr};
 }
 

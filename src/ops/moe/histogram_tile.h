@@ -9,15 +9,15 @@ namespace tilekernels {
 // What a launch does
 constexpr int32 kHistogramWhole = 0;   // one block counts all and stores the result
 constexpr int32 kHistogramAdd = 1;     // every block adds what it counted to `out`, zeros before
-constexpr int32 kHistogramFinish = 2;  // counts in `out` become fractions
+constexpr int32 kHistogramPart = 2;    // every block stores what it counted
+constexpr int32 kHistogramFinish = 3;  // sums of such counts become the result
 
 struct HistogramTile {
   int32 phase;     // one of the above
   int32 threads;   // of a block
   int32 max_bins;  // in shared memory; 0: counts go to memory straight away
   int32 wide;      // 1: indices are loaded by 16 bytes
+  int32 loads;     // of a thread, in flight
 };
-
-constexpr int32 kHistogramLoads = 4;  // of a thread, in flight
 
 }  // namespace tilekernels
