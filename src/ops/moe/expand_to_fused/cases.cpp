@@ -52,6 +52,7 @@ constexpr Row kRows[] = {
     {400, 4, 16, 16, 72},
     {400, 4, 16, 16, 65, DType::kU8, kNoSf, 0, false, kRow, 3000, 2},
     {3000, 2, 40, 3, 6, DType::kI8},
+    {270, 4, 16, 8, 4100},
     // Scaling factors
     {5, 2, 4, 8, 256, kE4M3, kF32, 128, false, kRow, 3},
     {5, 2, 4, 8, 256, kE4M3, kF32, 128, false, kCol, 3},
@@ -65,6 +66,7 @@ constexpr Row kRows[] = {
     {12, 2, 5, 7, 128, kE2M1, kE4M3, 16, true, kRow},
     {10, 3, 4, 5, 100, kE4M3, DType::kE8M0, 32, false, kColAscend},
     {300, 8, 16, 16, 128, kE4M3, kF32, 32, true, kCol, 200},
+    {300, 4, 16, 3, 320, kE4M3, kF32, 32, false, kRow, 7},
     {1, 8, 256, 128, 7168, kBF16, kNoSf, 0, false, kRow, 0, 0, true},
     {128, 8, 256, 128, 7168, kBF16, kNoSf, 0, false, kRow, 0, 0, true},
     {4096, 8, 256, 128, 7168, kBF16, kNoSf, 0, false, kRow, 0, 0, true},
