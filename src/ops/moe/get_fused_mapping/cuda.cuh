@@ -46,20 +46,21 @@ inline Span warp_entries(const GetFusedMappingArgs& args) {
   return {begin, numerics::min_of(begin + part / kWarps, num_entries)};
 }
 
-// The first entries of a lane, which are loaded before anything else.
-struct Ahead {
-  static constexpr int32 kCount = 2;
+// Entries of a lane, a warp's width apart; those behind the end are -1.
+struct Batch {
+  static constexpr int32 kCount = 4;
+  static constexpr uint32 kStep = kCount * device::kWarpLanes;
   int64 indices[kCount];
 };
 
-inline Ahead load_ahead(const GetFusedMappingArgs& args, const Span& span) {
-  Ahead ahead;
+inline Batch load_batch(const GetFusedMappingArgs& args, const Span& span, uint32 first) {
+  Batch batch;
 #pragma unroll
-  for (int32 k = 0; k < Ahead::kCount; ++k) {
-    const uint32 i = span.begin + k * device::kWarpLanes + device::lane_id();
-    ahead.indices[k] = i < span.end ? args.topk_idx[i] : -1;
+  for (int32 k = 0; k < Batch::kCount; ++k) {
+    const uint32 i = first + k * device::kWarpLanes + device::lane_id();
+    batch.indices[k] = i < span.end ? args.topk_idx[i] : -1;
   }
-  return ahead;
+  return batch;
 }
 
 inline void report(const GetFusedMappingArgs& args, uint32 entry, int32 kind) {
@@ -67,13 +68,9 @@ inline void report(const GetFusedMappingArgs& args, uint32 entry, int32 kind) {
                      kind);
 }
 
-inline void count_entry(uint32* counts, int64 index) {
-  const int32 expert = routed_expert(index, kExperts);
-  if (expert >= 0) atomicAdd(counts + expert, 1u);
-}
-
 // Counts entries by expert, every warp its own or all together; begins and ends with a barrier.
-inline void count_entries(const GetFusedMappingArgs& args, const Span& span, const Ahead& ahead,
+// `batch` has a lane's first ones, on their way since before anything else.
+inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Batch batch,
                           Shared& shared) {
   constexpr int32 kCounts = sizeof(shared.places) / sizeof(uint32);
 #pragma unroll 8
@@ -84,12 +81,15 @@ inline void count_entries(const GetFusedMappingArgs& args, const Span& span, con
   if (threadIdx.x == 0) shared.first_cut = kExperts;
   __syncthreads();
   uint32* const counts = shared.places[kTile.phase == kMapCount ? 0 : warp_id()];
+#pragma unroll 1
+  for (uint32 first = span.begin; first < span.end;) {
 #pragma unroll
-  for (int32 k = 0; k < Ahead::kCount; ++k) count_entry(counts, ahead.indices[k]);
-  const uint32 others = span.begin + Ahead::kCount * device::kWarpLanes;
-#pragma unroll 4
-  for (uint32 i = others + device::lane_id(); i < span.end; i += device::kWarpLanes) {
-    count_entry(counts, args.topk_idx[i]);
+    for (int32 k = 0; k < Batch::kCount; ++k) {
+      const int32 expert = routed_expert(batch.indices[k], kExperts);
+      if (expert >= 0) atomicAdd(counts + expert, 1u);
+    }
+    first += Batch::kStep;
+    batch = load_batch(args, span, first);
   }
   __syncthreads();
 }
@@ -101,6 +101,14 @@ inline void pad(const GetFusedMappingArgs& args, uint32 begin, uint32 end, uint3
     args.pos_to_token[pos] = -1;
     args.pos_to_token_topk[pos] = -1;
   }
+}
+
+// The block that pads an expert's segment. A block has one expert in each warp rather than several
+// in one, which pads them in turn.
+inline uint32 padding_block(uint32 expert) {
+  constexpr uint32 kWarpsOfExperts = numerics::ceil_div(kExperts, device::kWarpLanes);
+  const uint32 place = expert % device::kWarpLanes * kWarpsOfExperts + expert / device::kWarpLanes;
+  return place * gridDim.x / (device::kWarpLanes * kWarpsOfExperts);
 }
 
 // Sum of `value` over the threads before this one; `total` of all. Has one barrier; `sums` was last
@@ -123,7 +131,7 @@ inline uint32 sum_before(uint32 value, uint32* sums, uint32& total) {
 // Counts the entries, lays the segments out, writes what belongs to experts and pads what this
 // block has to. Leaves the warps' next positions in shared memory; ends with a barrier.
 inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
-  const Ahead ahead = load_ahead(args, span);
+  const Batch batch = load_batch(args, span, span.begin);
   const auto alignment = static_cast<uint32>(args.alignment);
   uint32 units_before = 0;  // segments are so many alignments long; fewer than 2^32
 #pragma unroll 1
@@ -140,7 +148,7 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
         count += of_block;
       }
     }
-    if (first == 0) count_entries(args, span, ahead, shared);
+    if (first == 0) count_entries(args, span, batch, shared);
     uint32 of_warps[kWarps];
 #pragma unroll
     for (int32 warp = 0; warp < kWarps; ++warp) {
@@ -171,8 +179,7 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
         args.psum_num_tokens_per_expert[expert] = filled_here;
       }
     }
-    // Blocks share the experts, warps the segments of their lanes'.
-    uint32 mine = __ballot_sync(device::kAllLanes, exists && expert % gridDim.x == blockIdx.x);
+    uint32 mine = __ballot_sync(device::kAllLanes, exists && padding_block(expert) == blockIdx.x);
 #pragma unroll 1
     while (mine != 0) {
       const int32 lane = __ffs(static_cast<int32>(mine)) - 1;
@@ -236,7 +243,7 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
   device::wait_for_predecessor();
   const Span span = warp_entries(args);
   if constexpr (kTile.phase == kMapCount) {
-    count_entries(args, span, load_ahead(args, span), shared);
+    count_entries(args, span, load_batch(args, span, span.begin), shared);
     for (uint32 expert = threadIdx.x; expert < kExperts; expert += kThreads) {
       args.counts[blockIdx.x * kExperts + expert] = static_cast<int32>(shared.places[0][expert]);
     }
