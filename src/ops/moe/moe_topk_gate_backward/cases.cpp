@@ -67,6 +67,12 @@ constexpr Row kRows[] = {
     {9, 64, 6, kNoAux, kSqrtSoftplus, Fill::kScale, Fill::kNormal, Routing::kNone},
     {9, 64, 8, kNoAux, kSqrtSoftplus, Fill::kScale, Fill::kNormal, Routing::kOneExpert},
     {9, 64, 32, 3, kSqrtSoftplus, Fill::kScale, Fill::kNormal, Routing::kOneExpert},
+    {1032, 36, 8, 3},
+    {1030, 16, 3, 515},
+    {1029, 33, 5, 1029, kSigmoid},
+    {1025, 24, 12, 1, kSqrtSoftplus, Fill::kScale, Fill::kNormal, Routing::kOneExpert},
+    {1028, 20, 6, 4, kSqrtSoftplus, Fill::kEdge, Fill::kEdge},
+    {1028, 12, 4, 257, kSqrtSoftplus, Fill::kBits, Fill::kBits},
     // Faults
     {9, 256, 8, kNoAux, kSqrtSoftplus, Fill::kScale, Fill::kNormal, Routing::kBad},
     {40, 64, 6, 2, kSigmoid, Fill::kScale, Fill::kNormal, Routing::kBad},

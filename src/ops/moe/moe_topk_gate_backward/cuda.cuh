@@ -25,7 +25,8 @@ constexpr int32 kStep = device::kWarpLanes * kWidth;  // those of a warp
 constexpr auto kSteps = static_cast<int32>(numerics::ceil_div(kExperts, kStep));
 // Steps with partial sums of their own
 constexpr int32 kKept = numerics::min_of(kSteps, numerics::kRowPartials / kStep);
-constexpr bool kStays = kSteps <= 4;  // in registers, with H
+constexpr bool kStays = kExperts <= kBackwardKeptExperts;
+constexpr bool kHasAux = kShape.has_aux != 0;
 constexpr bool kIsStaged = kTile.staged != 0;
 
 using Part = device::Words<kWidth * 4>;
@@ -63,41 +64,97 @@ inline void store(float* row, int32 step, const Part& part) {
 
 inline float element(const Part& part, int32 i) { return numerics::bit_cast<float>(part.words[i]); }
 
-// The dense term of the row.
+// The dense term of a row.
 struct Aux {
   bool is_there;
   float inverse;
   float mean;
+  const float* sums;  // H
 };
 
-// A row's scores and H, as far as they stay.
+// A lane's part of a row, if it stays.
 struct Kept {
-  Part scores[kStays ? kKept : 1];
-  Part sums[kStays ? kKept : 1];
+  Part parts[kStays ? kKept : 1];
 };
 
-inline Aux aux_of(const float* scores, const float* sums, Kept& kept) {
+inline Kept load_kept(const float* row) {
+  Kept kept{};
+  if constexpr (kStays) {
+#pragma unroll
+    for (int32 step = 0; step < kSteps; ++step) kept.parts[step] = load(row, step);
+  }
+  return kept;
+}
+
+inline Part part_of(const Kept& kept, const float* row, int32 step) {
+  if constexpr (kStays) {
+    return kept.parts[step];
+  } else {
+    return load(row, step);
+  }
+}
+
+// numerics::sum_partials of both, by fewer shuffles than two calls: as long as a lane has several
+// sums, it hands half of them to the other lane and goes on with the rest.
+struct Totals {
+  float score;
+  float product;
+};
+
+inline Totals totals_of(const float (&of_scores)[kKept][kWidth],
+                        const float (&of_products)[kKept][kWidth]) {
+  constexpr int32 kPadded = power_of_two_from(kKept);
+  float sums[2 * kPadded] = {};
+#pragma unroll
+  for (int32 step = 0; step < kKept; ++step) {
+    sums[step] = device::sum_of_neighbours<kWidth>(of_scores[step]);
+    sums[kPadded + step] = device::sum_of_neighbours<kWidth>(of_products[step]);
+  }
+  const uint32 lane = device::lane_id();
+#pragma unroll
+  for (int32 bit = 1; bit <= kPadded; bit *= 2) {
+    const int32 half = kPadded / bit;
+    const bool is_upper = (lane & bit) != 0;
+#pragma unroll
+    for (int32 i = 0; i < half; ++i) {
+      const float kept = is_upper ? sums[half + i] : sums[i];
+      const float given = is_upper ? sums[i] : sums[half + i];
+      sums[i] = kept + __shfl_xor_sync(device::kAllLanes, given, bit);
+    }
+  }
+#pragma unroll
+  for (int32 bit = 2 * kPadded; bit < device::kWarpLanes; bit *= 2) {
+    sums[0] += __shfl_xor_sync(device::kAllLanes, sums[0], bit);
+  }
+  // The lowest bit of the lane now tells scores from products, the next ones the step, whose
+  // lowest bit is the last one.
+#pragma unroll
+  for (int32 bit = kPadded; bit > 1; bit /= 2) {
+    sums[0] += __shfl_xor_sync(device::kAllLanes, sums[0], bit);
+  }
+  return {__shfl_sync(device::kAllLanes, sums[0], 0) + 0.0f,
+          __shfl_sync(device::kAllLanes, sums[0], 1) + 0.0f};
+}
+
+inline Aux aux_of(const float* scores, const float* sums, const Kept& u, const Kept& h) {
   float of_scores[kKept][kWidth] = {};
   float of_products[kKept][kWidth] = {};
   for (int32 first = 0; first < kSteps; first += kKept) {
 #pragma unroll
     for (int32 step = 0; step < kKept; ++step) {
-      const Part u = load(scores, first + step);
-      const Part h = load(sums, first + step);
-      if constexpr (kStays) {
-        kept.scores[step] = u;
-        kept.sums[step] = h;
-      }
+      const Part score = part_of(u, scores, first + step);
+      const Part sum = part_of(h, sums, first + step);
 #pragma unroll
       for (int32 i = 0; i < kWidth; ++i) {
-        of_scores[step][i] += element(u, i);
-        of_products[step][i] = numerics::fma_rn(element(h, i), element(u, i), of_products[step][i]);
+        of_scores[step][i] = kStays ? element(score, i) : of_scores[step][i] + element(score, i);
+        of_products[step][i] =
+            numerics::fma_rn(element(sum, i), element(score, i), of_products[step][i]);
       }
     }
   }
-  const float sum = device::sum_partials(of_scores);
-  const float inverse = 1.0f / sum;
-  return {sum != 0.0f, inverse, device::sum_partials(of_products) * inverse};
+  const Totals totals = totals_of(of_scores, of_products);
+  const float inverse = 1.0f / totals.score;
+  return {totals.score != 0.0f, inverse, totals.product * inverse, sums};
 }
 
 // Whether derivative() may be asked for this score.
@@ -115,28 +172,21 @@ inline float gradient(float routed, float sum, const Aux& aux, float of_score) {
 }
 
 // Step by step, as if no expert was chosen.
-inline void store_dense(float* grad_logits, const float* scores, const float* sums, const Aux& aux,
-                        const Kept& kept) {
+inline void store_dense(float* grad_logits, const float* scores, const Aux& aux, const Kept& u,
+                        const Kept& h) {
   bool are_usual = true;
-  const auto store_step = [&](int32 step, const Part& u, const Part& h) {
+#pragma unroll(kStays ? kSteps : 1)
+  for (int32 step = 0; step < kSteps; ++step) {
+    const Part score = part_of(u, scores, step);
+    const Part sum = part_of(h, aux.sums, step);
     Part part;
 #pragma unroll
     for (int32 i = 0; i < kWidth; ++i) {
-      are_usual = are_usual && is_usual(element(u, i));
-      part.words[i] =
-          numerics::bit_cast<uint32>(gradient(0.0f, element(h, i), aux, derivative(element(u, i))));
+      are_usual = are_usual && is_usual(element(score, i));
+      part.words[i] = numerics::bit_cast<uint32>(
+          gradient(0.0f, element(sum, i), aux, derivative(element(score, i))));
     }
     store(grad_logits, step, part);
-  };
-  if constexpr (kStays) {
-#pragma unroll
-    for (int32 step = 0; step < kSteps; ++step) {
-      store_step(step, kept.scores[step], kept.sums[step]);
-    }
-  } else {
-    for (int32 step = 0; step < kSteps; ++step) {
-      store_step(step, load(scores, step), load(sums, step));
-    }
   }
   if (are_usual) return;
 #pragma unroll 1
@@ -144,20 +194,56 @@ inline void store_dense(float* grad_logits, const float* scores, const float* su
     const int32 begin = begin_of(step);
 #pragma unroll 1
     for (int32 e = begin; e < numerics::min_of(begin + kWidth, kExperts); ++e) {
-      grad_logits[e] = gradient(0.0f, sums[e], aux, score_derivative(kShape.scoring, scores[e]));
+      grad_logits[e] =
+          gradient(0.0f, aux.sums[e], aux, score_derivative(kShape.scoring, scores[e]));
     }
   }
 }
 
-inline void store_zeros(float* grad_logits, int32 rows) {
-#pragma unroll
-  for (int32 row = 0; row < kRows; ++row) {
-    if (row >= rows) return;
+inline void store_zeros(float* grad_logits) {
 #pragma unroll 4
-    for (int32 step = 0; step < kSteps; ++step) {
-      store(grad_logits + row * kExperts, step, Part{});
+  for (int32 step = 0; step < kSteps; ++step) store(grad_logits, step, Part{});
+}
+
+// The sequence of a row: H, and the rows from this one on.
+struct Sequence {
+  const float* sums;
+  int64 left;
+};
+
+inline Sequence sequence_of(const MoeTopkGateBackwardArgs& args, int64 row) {
+  const int64 sequence = row / args.tokens_per_sequence;
+  return {args.grad_scores_sum + sequence * kExperts,
+          (sequence + 1) * args.tokens_per_sequence - row};
+}
+
+// The warp's rows from `first` on, as if no expert was chosen; returns the dense term of the
+// lane's own. `u` and `h` are of the first one; `are_dense` has a bit for each lane whose row may
+// have the term.
+inline Aux store_rows(const MoeTopkGateBackwardArgs& args, int64 first, int32 rows, Kept u, Kept h,
+                      Sequence sequence, uint32 are_dense) {
+  const float* scores = args.scores + first * kExperts;
+  float* grad_logits = args.grad_logits + first * kExperts;
+  Aux mine{};
+  int32 row = 0;
+  do {
+    const Kept now = u;
+    if (row + 1 < rows) u = load_kept(scores + kExperts);
+    Aux aux{};
+    if ((are_dense >> row * kLanes & 1) != 0) {
+      aux = aux_of(scores, sequence.sums, now, h);
+      if (aux.is_there) store_dense(grad_logits, scores, aux, now, h);
     }
-  }
+    if (!aux.is_there) store_zeros(grad_logits);
+    if (static_cast<int32>(device::lane_id()) / kLanes == row) mine = aux;
+    if (--sequence.left == 0 && row + 1 < rows) {
+      sequence = {sequence.sums + kExperts, args.tokens_per_sequence};
+      h = load_kept(sequence.sums);
+    }
+    scores += kExperts;
+    grad_logits += kExperts;
+  } while (++row < rows);
+  return mine;
 }
 
 inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
@@ -167,6 +253,7 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   if (first >= args.num_tokens) return;
   const int32 rows =
       kRows == 1 ? 1 : static_cast<int32>(numerics::min_of(int64{kRows}, args.num_tokens - first));
+  const bool has_row = lane / kLanes < rows;
   const int64 token = first + lane / kLanes;
   const int32 slot = lane % kLanes;
   device::wait_for_predecessor();
@@ -174,90 +261,90 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   int64 index = -1;
   float grad = 0.0f;
   float weight = 0.0f;
-  if (slot < kTopk && lane / kLanes < rows) {
+  if (slot < kTopk && has_row) {
     const int64 i = token * kTopk + slot;
     index = args.topk_idx[i];
     grad = args.grad_topk_weights[i];
     weight = args.topk_weights[i];
   }
-  const float* scores = args.scores + token * kExperts;
-  const float* sums = nullptr;
-  float* const grad_logits = args.grad_logits + token * kExperts;
-  // Of a row that is not read otherwise: all scores before it is known which ones are wanted, so
-  // that one wait for memory follows the other no more.
-  Part parts[kIsStaged ? kSteps : 1];
-  if constexpr (kIsStaged) {
-#pragma unroll
-    for (int32 step = 0; step < kSteps; ++step) parts[step] = load(scores, step);
-  }
+  // The scores do not wait for the indices.
+  Kept u{};
+  if constexpr (kHasAux || kIsStaged) u = load_kept(args.scores + first * kExperts);
   Aux aux{};
-  if constexpr (kShape.has_aux != 0) {
-    if (args.mask[token] != 0) {
-      sums = args.grad_scores_sum + token / args.tokens_per_sequence * kExperts;
-      Kept kept;
-      aux = aux_of(scores, sums, kept);
-      if (aux.is_there) store_dense(grad_logits, scores, sums, aux, kept);
+  if constexpr (kHasAux) {
+    const Sequence sequence = sequence_of(args, first);
+    const Kept h = load_kept(sequence.sums);
+    const bool may_be_dense = has_row && args.mask[token] != 0;
+    aux = store_rows(args, first, rows, u, h, sequence,
+                     __ballot_sync(device::kAllLanes, may_be_dense));
+  } else {
+#pragma unroll
+    for (int32 row = 0; row < kRows; ++row) {  // the last one again where one is missing
+      store_zeros(args.grad_logits + (first + numerics::min_of(row, rows - 1)) * kExperts);
     }
   }
-  if (!aux.is_there) store_zeros(args.grad_logits + first * kExperts, rows);
   __syncwarp();  // what other lanes stored comes before the chosen experts
 
   const bool counts = index >= 0 && index < kExperts;
   const int32 expert = counts ? static_cast<int32>(index) : -1;
-  bool has_twin = false;  // a slot of the same expert
-#pragma unroll
-  for (int32 k = 1; k <= kSlots / 2; ++k) {
-    has_twin |= __shfl_sync(device::kAllLanes, expert, slot + k, kSlots) == expert;
-  }
-  float dot = counts ? grad * weight : 0.0f;
-#pragma unroll
-  for (int32 step = kSlots / 2; step > 0; step /= 2) {
-    dot += __shfl_xor_sync(device::kAllLanes, dot, step);
-  }
   float score = 0.0f;
   if constexpr (kIsStaged) {
     __shared__ StagedPart staged[kBackwardWarps][kSteps * device::kWarpLanes];
 #pragma unroll
     for (int32 step = 0; step < kSteps; ++step) {
-      staged[warp][step * device::kWarpLanes + lane] = {parts[step].words[0], parts[step].words[1],
-                                                        parts[step].words[2], parts[step].words[3]};
+      const uint32(&words)[kWidth] = u.parts[step].words;
+      staged[warp][step * device::kWarpLanes + lane] = {words[0], words[1], words[2], words[3]};
     }
     __syncwarp();
     const auto i = static_cast<uint32>(expert);
     if (counts) score = numerics::bit_cast<float>(staged[warp][i / kWidth].words[i % kWidth]);
   } else {
-    if (counts) score = scores[expert];
+    if (counts) score = args.scores[token * kExperts + expert];
+  }
+  bool has_twin = false;  // a slot of the same expert
+#pragma unroll
+  for (int32 k = 1; k <= kSlots / 2; ++k) {
+    has_twin |= __shfl_sync(device::kAllLanes, expert, slot + k, kSlots) == expert;
   }
   float denominator = score;
+  float dot = counts ? grad * weight : 0.0f;
 #pragma unroll
   for (int32 step = kSlots / 2; step > 0; step /= 2) {
     denominator += __shfl_xor_sync(device::kAllLanes, denominator, step);
+    dot += __shfl_xor_sync(device::kAllLanes, dot, step);
   }
   float of_score = derivative(score);
   const float delta = (args.routed_scaling_factor * grad - dot) / (denominator + kWeightEpsilon);
-  float routed = 0.0f + delta;
-  const bool is_rare = (counts && has_twin) || !is_usual(score);
-  if (__builtin_expect(__any_sync(device::kAllLanes, is_rare), 0)) {
-    of_score = score_derivative(kShape.scoring, score);
-    routed = 0.0f;
-#pragma unroll 1
-    for (int32 k = 0; k < kTopk; ++k) {
-      const int32 other = __shfl_sync(device::kAllLanes, expert, k, kLanes);
-      const float its_delta = __shfl_sync(device::kAllLanes, delta, k, kLanes);
-      if (other == expert) routed += its_delta;
+  const auto finish = [&](float routed, float of_score) {
+    if (counts) {  // slots of one expert store the same
+      args.grad_logits[token * kExperts + expert] =
+          aux.is_there ? gradient(routed, aux.sums[expert], aux, of_score)
+                       : device::canonical(routed * of_score);
     }
+    if (!counts && index != -1) {
+      device::note_fault(args.fault, token, kMoeTopkGateBackwardId,
+                         numerics::kFaultIndexOutOfRange);
+    }
+  };
+  const bool is_rare = (counts && has_twin) || !is_usual(score);
+  if (!__any_sync(device::kAllLanes, is_rare)) {
+    finish(0.0f + delta, of_score);
+    return;
   }
-  if (counts) {  // slots of one expert store the same
-    grad_logits[expert] = aux.is_there ? gradient(routed, sums[expert], aux, of_score)
-                                       : device::canonical(routed * of_score);
-  } else if (index != -1) {
-    device::note_fault(args.fault, token, kMoeTopkGateBackwardId, numerics::kFaultIndexOutOfRange);
+  float routed = 0.0f;
+#pragma unroll 1
+  for (int32 k = 0; k < kTopk; ++k) {
+    const int32 other = __shfl_sync(device::kAllLanes, expert, k, kLanes);
+    const float its_delta = __shfl_sync(device::kAllLanes, delta, k, kLanes);
+    if (other == expert) routed += its_delta;
   }
+  finish(routed, score_derivative(kShape.scoring, score));
 }
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kBackwardThreads)
+extern "C" __global__ void __launch_bounds__(tilekernels::kBackwardThreads,
+                                             tilekernels::kStays ? 4 : 2)
     moe_topk_gate_backward_kernel(
         const __grid_constant__ tilekernels::MoeTopkGateBackwardArgs args) {
   tilekernels::moe_topk_gate_backward(args);

@@ -18,11 +18,11 @@ void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args,
               is_aligned(args.grad_scores_sum, 0, 16) && is_aligned(args.grad_logits, 0, 16),
       .rows = 1,
       .staged = 0};
-  if (shape.has_aux == 0 && shape.num_experts <= kBackwardFewExperts) {
-    if (args.num_tokens <= kBackwardFewRows) {
-      tile.staged = 1;
+  if (shape.num_experts <= kBackwardKeptExperts) {
+    if (args.num_tokens > kBackwardFewRows) {
+      tile.rows = numerics::min_of(4, 32 / power_of_two_from(shape.num_topk));
     } else {
-      tile.rows = 32 / power_of_two_from(shape.num_topk);
+      tile.staged = shape.has_aux == 0;
     }
   }
   launch(moe_topk_gate_backward_text,

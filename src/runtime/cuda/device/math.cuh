@@ -3,6 +3,7 @@
 #pragma once
 
 #include "numerics/scoring.h"
+#include "runtime/cuda/device/warp.cuh"
 
 namespace tilekernels::device {
 
@@ -143,7 +144,11 @@ inline float sqrt_softplus_derivative(float y) {
 #pragma unroll
   for (int32 i = 1; i < 6; ++i) q = numerics::fma_rn(q, u, numerics::kSqrtSoftplusQ[i]);
   const float h = 0.5f * y;
-  return u >= 1.0f ? far : numerics::fma_rn(u * q, h, h);
+  const float near = numerics::fma_rn(u * q, h, h);
+  // So that neither of them goes behind a branch
+  const uint32 far_bits = kept(numerics::bit_cast<uint32>(far));
+  const uint32 near_bits = kept(numerics::bit_cast<uint32>(near));
+  return numerics::bit_cast<float>(u >= 1.0f ? far_bits : near_bits);
 }
 
 constexpr float kSigmoidRange = 87.0f;
