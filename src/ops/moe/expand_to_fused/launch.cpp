@@ -49,7 +49,8 @@ void expand_to_fused(const ExpandToFusedArgs& args, const ExpandToFusedShape& sh
             .before = {.to = owner.get(), .size_bytes = args.num_expanded * 4, .value = 0xFF}},
            mine, shape, ExpandToFusedTile{kExpandClaim, 1, kExpandThreads}, where);
   }
-  const int64 groups = numerics::ceil_div(args.num_expanded, expand_rows(tile.phase));
+  const int64 groups =
+      numerics::ceil_div(args.num_expanded, expand_rows(tile.phase, shape.row_bytes));
   const int64 rows = groups + (is_small ? 0 : args.num_tokens);
   const int64 blocks = expand_sf_blocks(shape.sf_words, args.padded_expanded, tile) +
                        rows * expand_spans(shape.row_bytes, tile);

@@ -18,8 +18,12 @@ struct ExpandToFusedTile {
 constexpr int32 kExpandThreads = 128;  // at most
 constexpr int32 kExpandLoads = 8;      // of a thread in flight, at most
 
-/// Positions that a block looks at: of few entries, for all that it finds; else for free ones.
-constexpr int32 expand_rows(int32 phase) { return phase == kExpandSmall ? 4 : 16; }
+/// Positions that a block looks at: of few entries, for all that it finds; else for free ones, of
+/// which there are few. So many that it writes about as much as others.
+constexpr int32 expand_rows(int32 phase, int32 row_bytes) {
+  const int32 rows = ((phase == kExpandSmall ? 1 : 4) << 14) / row_bytes;
+  return numerics::max_of(1, numerics::min_of(rows, 32));
+}
 
 /// Loads of a thread in one span of a row, what a block takes.
 constexpr int32 expand_loads(int32 row_bytes, const ExpandToFusedTile& tile) {
