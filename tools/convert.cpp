@@ -172,6 +172,10 @@ void print_summary(const Options& options, const ConvertReport& report) {
       std::printf("  would write %-48s %15lld byte%s\n", printable(file.name).c_str(),
                   static_cast<long long>(file.bytes), file.bytes == 1 ? "" : "s");
     }
+    if (report.num_resumed > 0) {
+      std::printf("  %s would be taken over from an earlier run\n",
+                  counted(report.num_resumed, "finished shard").c_str());
+    }
     std::printf("dry run: %s in %s would be written; nothing was\n",
                 counted(report.bytes_written, "byte").c_str(),
                 counted(std::ssize(report.files), "file").c_str());
@@ -301,7 +305,8 @@ Command convert_command(CLI::App& app) {
       ->excludes(measure);
   parser->add_flag("--overwrite", options->convert.overwrite, "Replace an existing checkpoint");
   parser->add_flag("--resume", options->convert.resume, "Continue an interrupted run");
-  parser->add_flag("--dry-run", options->convert.dry_run, "Show plan and exact sizes only");
+  parser->add_flag("--dry-run", options->convert.dry_run,
+                   "Show plan and exact sizes, check that they can be written; write nothing");
   parser->add_flag("--no-sync", options->no_sync, "Do not wait for the disk");
   parser->add_option("--shard", options->shard,
                      "Convert share I/N of the shards; auto takes torchrun's, mpirun's or Slurm's");

@@ -85,7 +85,7 @@ struct OutputFile {
 
 struct ConvertReport {
   std::vector<TensorReport> tensors;  ///< in the input's order
-  std::vector<OutputFile> files;      ///< of the output; exact, in a dry run too
+  std::vector<OutputFile> files;      ///< of the output; in a dry run those it would write; exact
   std::vector<std::string> warnings;
   int64_t bytes_read = 0;
   int64_t bytes_written = 0;
@@ -113,7 +113,9 @@ struct ConvertOptions {
   bool overwrite = false;
   /// Take over the finished shards of an interrupted run with the same input and options.
   bool resume = false;
-  /// Report what would be done and the exact sizes; write nothing.
+  /// Report what would be done and the exact sizes; write nothing. What a run checks before it
+  /// writes is checked: rights, free space, other runs, unfinished work; the bytes of finished
+  /// shards are not read.
   bool dry_run = false;
   /// Wait for the disk before anything gets its final name. Without it a power failure right after
   /// the end may lose data; a killed process may not.

@@ -72,8 +72,14 @@ class Conversion {
     check_options(options);
     while (out_.size() > 1 && out_.back() == '/') out_.pop_back();
     source_ = open_source(in);
-    check_output_path(source_, out_, options.overwrite);
+    check_output_path(source_, out_);
     plan_ = make_plan(source_, options, fs::path(out_).filename());
+    if ((options.resume || options.publish_only) && !options.overwrite && is_published()) {
+      throw std::invalid_argument(message(
+          "convert", options.publish_only ? "publish" : "resume", "must find unfinished work",
+          io::quote(out_) + ", where everything is there; --overwrite makes it anew"));
+    }
+    check_output_is_free(source_, out_, options.overwrite);
     report_.tensors = plan_.reports;
     report_.warnings = plan_.warnings;
     report_.files = plan_.files(source_);
@@ -81,12 +87,7 @@ class Conversion {
 
   ConvertReport run() {
     const auto start = std::chrono::steady_clock::now();
-    if (!options_.dry_run) {
-      work();
-    } else {
-      for (const ShardPlan& shard : plan_.shards) report_.bytes_read += input_bytes(source_, shard);
-      for (const OutputFile& file : report_.files) report_.bytes_written += file.bytes;
-    }
+    work();
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return std::move(report_);
@@ -102,9 +103,11 @@ class Conversion {
 
   void work() {
     PartialOutput partial(out_, role(), options_.rank, identity(source_, options_), options_.resume,
-                          options_.durable);
+                          options_.durable, options_.dry_run);
     try {
-      convert_shards(&partial);
+      const std::vector<const ShardPlan*> open = open_shards(partial);
+      if (options_.dry_run) return foresee(open, partial);
+      convert_shards(open, &partial);
       if (role() == Role::kRank) return drop_other_reports();
       write_side_files(partial.out_folder());
       partial.publish(source_.is_folder, options_.overwrite);
@@ -119,8 +122,8 @@ class Conversion {
     }
   }
 
-  static std::string kept(const PartialOutput& partial) {
-    if (!partial.has_done_shards()) return "";
+  std::string kept(const PartialOutput& partial) const {
+    if (options_.dry_run || role() == Role::kPublisher || !partial.has_done_shards()) return "";
     return "; finished shards are kept in " + partial.folder() + ", --resume continues";
   }
 
@@ -139,30 +142,57 @@ class Conversion {
                   [&](const TensorReport& tensor) { return mine.count(tensor.shard) == 0; });
   }
 
-  // Shards of this process, and what of them is still to be done.
-  void convert_shards(PartialOutput* partial) {
+  // Shards of this process that are still to be done.
+  std::vector<const ShardPlan*> open_shards(const PartialOutput& partial) {
+    if (role() == Role::kPublisher) require_all_shards(partial);
+    const bool may_resume = options_.resume || role() == Role::kPublisher;
     std::vector<const ShardPlan*> open;
-    int64_t bytes_to_read = 0;
-    int64_t bytes_to_write = side_bytes();
     for (size_t s = 0; s < plan_.shards.size(); ++s) {
       const ShardPlan& shard = plan_.shards[s];
-      const bool mine =
-          role() != Role::kRank ||
-          static_cast<int>(s % static_cast<size_t>(options_.num_ranks)) == options_.rank;
-      if (!mine) continue;
-      const bool may_resume = options_.resume || role() == Role::kPublisher;
-      if (may_resume && is_done(*partial, shard)) {
+      if (!is_mine(s)) continue;
+      if (may_resume && is_done(partial, shard, /*reads_all=*/!options_.dry_run)) {
         ++report_.num_resumed;
-        continue;
+      } else {
+        open.push_back(&shard);
       }
-      if (role() == Role::kPublisher) {
-        io::malformed(partial->folder(), "every shard must be finished before publication",
-                      shard.file_name + " missing or damaged");
-      }
-      partial->forget(shard.file_name);
-      open.push_back(&shard);
-      bytes_to_read += input_bytes(source_, shard);
-      bytes_to_write += shard.header.file_bytes();
+    }
+    if (role() == Role::kPublisher && !open.empty()) fail_publication(partial, open);
+    return open;
+  }
+
+  // By notes, sizes and headers, before all bytes are read.
+  void require_all_shards(const PartialOutput& partial) {
+    std::vector<const ShardPlan*> open;
+    for (const ShardPlan& shard : plan_.shards) {
+      if (!is_done(partial, shard, /*reads_all=*/false)) open.push_back(&shard);
+    }
+    if (!open.empty()) fail_publication(partial, open);
+  }
+
+  [[noreturn]] void fail_publication(const PartialOutput& partial,
+                                     const std::vector<const ShardPlan*>& open) const {
+    constexpr size_t kNamed = 3;
+    std::string names;
+    for (size_t i = 0; i < std::min(kNamed, open.size()); ++i) {
+      names += (i == 0 ? "" : ", ") + io::quote(open[i]->file_name);
+    }
+    if (open.size() > kNamed) names += " and " + std::to_string(open.size() - kNamed) + " more";
+    throw DataError(message("convert", "publish",
+                            "must find all " + counted(std::ssize(plan_.shards), "shard") +
+                                " finished in " + partial.folder(),
+                            std::to_string(plan_.shards.size() - open.size()) +
+                                " of them; missing or damaged: " + names +
+                                "; run their shares again with --shard I/N --resume"),
+                    -1);
+  }
+
+  void convert_shards(const std::vector<const ShardPlan*>& open, PartialOutput* partial) {
+    int64_t bytes_to_read = 0;
+    int64_t bytes_to_write = side_bytes();
+    for (const ShardPlan* shard : open) {
+      partial->forget(shard->file_name);
+      bytes_to_read += input_bytes(source_, *shard);
+      bytes_to_write += shard->header.file_bytes();
     }
     check_free_space(out_, bytes_to_write);
     if (progress_ != nullptr) progress_->begin("convert", bytes_to_read);
@@ -170,6 +200,30 @@ class Conversion {
     if (progress_ != nullptr) progress_->end();
     report_.bytes_read += bytes_to_read;
     report_.bytes_written += bytes_to_write - side_bytes();
+  }
+
+  // What a run would write, and whether there is room for it.
+  void foresee(const std::vector<const ShardPlan*>& open, const PartialOutput& partial) {
+    const bool clears_all = role() == Role::kWhole && !options_.resume;
+    int64_t bytes_to_write = side_bytes();
+    int64_t cleared = clears_all ? partial.allocated_bytes() : 0;
+    std::set<std::string> not_written;
+    for (const ShardPlan& shard : plan_.shards) not_written.insert(shard.file_name);
+    for (const ShardPlan* shard : open) {
+      not_written.erase(shard->file_name);
+      report_.bytes_read += input_bytes(source_, *shard);
+      bytes_to_write += shard->header.file_bytes();
+      if (!clears_all) cleared += partial.allocated_bytes(shard->file_name);
+    }
+    check_free_space(out_, bytes_to_write, cleared);
+    if (role() == Role::kRank) {  // what stands beside the shards comes with the publication
+      for (const auto& [name, text] : plan_.texts) not_written.insert(name);
+      for (const SideFile& file : source_.side_files) not_written.insert(file.name);
+      drop_other_reports();
+    }
+    std::erase_if(report_.files,
+                  [&](const OutputFile& file) { return not_written.count(file.name) != 0; });
+    for (const OutputFile& file : report_.files) report_.bytes_written += file.bytes;
   }
 
   // Where there are shards enough, each thread works on one of its own: the system lets only one
@@ -215,18 +269,40 @@ class Conversion {
     }
   }
 
-  // Whether a shard of an earlier run is whole: its note, size, header and digest.
-  bool is_done(const PartialOutput& partial, const ShardPlan& shard) {
+  // Whether a shard of an earlier run is whole: its note, size and header; with `reads_all` its
+  // digest too.
+  bool is_done(const PartialOutput& partial, const ShardPlan& shard, bool reads_all) {
     const std::string path = partial.out_folder() + "/" + shard.file_name;
     const auto done = partial.done(shard.file_name, shard, &report_.tensors);
     if (!done || done->bytes != shard.header.file_bytes() || !fs::exists(path)) return false;
     const io::File file = io::File::open_read(path);
-    if (file.size() != done->bytes) return false;
+    if (!has_header(file, shard)) return false;
+    return !reads_all || digest_shard(source_, shard, file, progress_) == done->digest;
+  }
+
+  // Whether a file has the size and header of a shard.
+  static bool has_header(const io::File& file, const ShardPlan& shard) {
+    if (file.size() != shard.header.file_bytes()) return false;
     io::Header header = shard.header;
     const std::string expected = io::build_header(&header);
     std::string head(expected.size(), '\0');
     file.read_at(0, head.data(), static_cast<int64_t>(head.size()));
-    return head == expected && digest_shard(source_, shard, file, progress_) == done->digest;
+    return head == expected;
+  }
+
+  // Whether the output stands complete at its place, as far as sizes and headers tell.
+  bool is_published() const {
+    const auto path = [&](const std::string& name) {
+      return source_.is_folder ? out_ + "/" + name : out_;
+    };
+    std::error_code error;
+    for (const OutputFile& file : plan_.files(source_)) {
+      if (!fs::is_regular_file(path(file.name), error)) return false;
+      if (fs::file_size(path(file.name), error) != static_cast<uintmax_t>(file.bytes)) return false;
+    }
+    return std::all_of(plan_.shards.begin(), plan_.shards.end(), [&](const ShardPlan& shard) {
+      return has_header(io::File::open_read(path(shard.file_name)), shard);
+    });
   }
 
   int64_t side_bytes() const {

@@ -38,8 +38,18 @@ std::string parent_of(const std::string& path) {
   return parent.empty() ? "." : parent;
 }
 
+[[noreturn]] void fail_out(const std::string& out, const std::string& rule,
+                           const std::string& got) {
+  throw std::invalid_argument(message("convert", "out", rule, io::quote(out) + got));
+}
+
 void make_folder(const std::string& path) {
   if (::mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) io::throw_errno(path, "mkdir");
+}
+
+[[noreturn]] void fail_locked(const std::string& path) {
+  throw BackendError(message("convert", path + ":", "must be free",
+                             "another run into the same output, which holds it"));
 }
 
 // Opens and locks `path`; the lock is gone with the process, however it ends.
@@ -56,10 +66,7 @@ int lock_file(const std::string& path, int operation) {
       const int reason = errno;
       ::close(fd);
       if (reason == EINTR) continue;
-      if (reason == EWOULDBLOCK) {
-        throw BackendError(message("convert", path + ":", "must be free",
-                                   "another run into the same output, which holds it"));
-      }
+      if (reason == EWOULDBLOCK) fail_locked(path);
       errno = reason;
       io::throw_errno(path, "flock");
     }
@@ -72,6 +79,34 @@ int lock_file(const std::string& path, int operation) {
     }
     ::close(fd);
   }
+}
+
+// Fails if somebody holds `path` so that `lock_file` would fail. Makes nothing.
+void check_lock(const std::string& path, int operation) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return;  // nobody was here
+  const bool is_held = ::flock(fd, operation | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(fd);
+  if (is_held) fail_locked(path);
+}
+
+void check_writable(const std::string& folder) {
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    io::throw_errno(folder, "a test for writing");
+  }
+}
+
+// Of a file, or of all files in a folder; 0 for what is not there.
+int64_t allocated(const std::string& path) {
+  struct stat status;
+  if (::lstat(path.c_str(), &status) != 0) return 0;
+  if (!S_ISDIR(status.st_mode)) return int64_t{status.st_blocks} * 512;
+  int64_t bytes = 0;
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    bytes += allocated(at->path());
+  }
+  return bytes;
 }
 
 std::string hex(uint64_t value) {
@@ -94,8 +129,8 @@ void rename_new(const std::string& from, const std::string& to) {
 }  // namespace
 
 PartialOutput::PartialOutput(const std::string& out, Role role, int rank,
-                             const std::string& identity, bool resume, bool durable)
-    : out_(out), durable_(durable), shared_(role != Role::kWhole) {
+                             const std::string& identity, bool resume, bool durable, bool dry_run)
+    : out_(out), durable_(durable), dry_run_(dry_run), shared_(role != Role::kWhole) {
   const std::string name = fs::path(out).filename();
   folder_ = parent_of(out) + "/." + name + kPartialEnd;
   const fs::file_status status = fs::symlink_status(folder_);
@@ -106,6 +141,10 @@ PartialOutput::PartialOutput(const std::string& out, Role role, int rank,
   if (role == Role::kPublisher && !fs::exists(status)) {
     throw std::invalid_argument(
         message("convert", "publish", "must find the work of ranks in " + folder_, "none"));
+  }
+  if (dry_run) {
+    look(identity, role, rank, resume);
+    return;
   }
   make_folder(folder_);
   try {
@@ -119,6 +158,7 @@ PartialOutput::PartialOutput(const std::string& out, Role role, int rank,
 }
 
 PartialOutput::~PartialOutput() {
+  if (dry_run_) return;
   if (published_ || (!shared_ && !has_done_shards())) {
     std::error_code ignored;
     remove_contents(ignored);
@@ -167,12 +207,32 @@ void PartialOutput::begin(const std::string& identity, Role role, bool resume) {
       ::unlink(mine.c_str());
     }
   }
-  if (io::read_small_file(path, kMaxStateBytes) != identity) {
+  check_identity(identity);
+}
+
+void PartialOutput::check_identity(const std::string& identity) const {
+  if (io::read_small_file(folder_ + "/run.json", kMaxStateBytes) != identity) {
     throw std::invalid_argument(message("convert", "resume",
                                         "must continue the same input and options",
                                         "unfinished work of other ones in " + folder_));
   }
 }
+
+void PartialOutput::look(const std::string& identity, Role role, int rank, bool resume) const {
+  check_writable(parent_of(out_));
+  if (!fs::exists(folder_)) return;
+  check_writable(folder_);
+  check_lock(folder_ + "/lock", role == Role::kRank ? LOCK_SH : LOCK_EX);
+  if (role == Role::kRank) check_lock(folder_ + "/rank-" + std::to_string(rank), LOCK_EX);
+  const bool keeps = role != Role::kWhole || resume;
+  if (keeps && fs::exists(folder_ + "/run.json")) check_identity(identity);
+}
+
+int64_t PartialOutput::allocated_bytes(const std::string& shard) const {
+  return allocated(out_folder() + "/" + shard);
+}
+
+int64_t PartialOutput::allocated_bytes() const { return allocated(folder_); }
 
 bool PartialOutput::has_done_shards() const {
   std::error_code error;
@@ -274,9 +334,9 @@ void PartialOutput::publish(bool is_folder, bool overwrite) {
   if (durable_) io::sync_folder(parent_of(out_));
 }
 
-void check_output_path(const Source& source, const std::string& out, bool overwrite) {
+void check_output_path(const Source& source, const std::string& out) {
   const auto fail = [&](const std::string& rule, const std::string& got) {
-    throw std::invalid_argument(message("convert", "out", rule, io::quote(out) + got));
+    fail_out(out, rule, got);
   };
   const fs::path path(out);
   if (out.empty() || path.filename().empty() || path.filename() == "." || path.filename() == "..") {
@@ -324,23 +384,27 @@ void check_output_path(const Source& source, const std::string& out, bool overwr
   if (source.is_folder != fs::is_directory(status)) {
     fail(source.is_folder ? "must be a folder" : "must be a file", ", which is something else");
   }
-  if (source.is_folder && fs::is_empty(out)) return;
-  if (!overwrite) fail("must not exist yet, unless it may be overwritten", "");
+}
+
+void check_output_is_free(const Source& source, const std::string& out, bool overwrite) {
+  if (!fs::exists(out) || (source.is_folder && fs::is_empty(out))) return;
+  if (!overwrite) fail_out(out, "must not exist yet, unless it may be overwritten", "");
   if (source.is_folder) {
     const bool is_checkpoint = std::any_of(
         fs::directory_iterator(out), fs::directory_iterator{},
         [](const fs::directory_entry& e) { return e.path().extension() == ".safetensors"; });
     if (!is_checkpoint) {
-      fail("must hold a checkpoint to be overwritten", ", which has no .safetensors file");
+      fail_out(out, "must hold a checkpoint to be overwritten", ", which has no .safetensors file");
     }
   }
 }
 
-void check_free_space(const std::string& out, int64_t bytes) {
+void check_free_space(const std::string& out, int64_t bytes, int64_t cleared) {
   const std::string parent = parent_of(out);
   struct statvfs status;
   if (::statvfs(parent.c_str(), &status) != 0) io::throw_errno(parent, "statvfs");
-  const double free = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize);
+  const double free = static_cast<double>(status.f_bavail) * static_cast<double>(status.f_frsize) +
+                      static_cast<double>(cleared);
   if (free < static_cast<double>(bytes)) {
     throw BackendError(message("convert", parent + ": free space",
                                "must be at least " + counted(bytes, "byte"),

@@ -29,10 +29,11 @@ class PartialOutput {
   /// exclude every other process, a rank only another process of its number.
   /// `identity` describes input and options. With `resume`, or as a rank or publisher, what lies
   /// there already is kept and must be of the same identity; else it is removed first.
-  /// Errors: BackendError when another process works there; std::invalid_argument for another
-  /// identity.
+  /// A dry run makes, holds and removes nothing; it only finds out whether all this would succeed.
+  /// Errors: BackendError when another process works there or writing is not allowed;
+  /// std::invalid_argument for another identity.
   PartialOutput(const std::string& out, Role role, int rank, const std::string& identity,
-                bool resume, bool durable);
+                bool resume, bool durable, bool dry_run);
   /// Removes the folder unless a finished shard in it can be resumed, or ranks share it.
   ~PartialOutput();
   PartialOutput(const PartialOutput&) = delete;
@@ -41,6 +42,9 @@ class PartialOutput {
   const std::string& folder() const { return folder_; }
   std::string out_folder() const { return folder_ + "/out"; }
   bool has_done_shards() const;
+  /// What lies on the disk of a shard, or of everything.
+  int64_t allocated_bytes(const std::string& shard) const;
+  int64_t allocated_bytes() const;
 
   std::optional<DoneShard> done(const std::string& shard, const ShardPlan& plan,
                                 std::vector<TensorReport>* reports) const;
@@ -57,23 +61,31 @@ class PartialOutput {
   /// All but the lock.
   void remove_contents(std::error_code& error) const;
   void begin(const std::string& identity, Role role, bool resume);
+  void look(const std::string& identity, Role role, int rank, bool resume) const;
+  void check_identity(const std::string& identity) const;
   std::string done_path(const std::string& shard) const { return folder_ + "/done/" + shard; }
 
   std::string out_;
   std::string folder_;
   bool durable_;
+  bool dry_run_;
   bool shared_ = false;
   bool published_ = false;
   int lock_ = -1;
   int rank_lock_ = -1;
 };
 
-/// Checks the output's place before any work: kind, emptiness, not the input.
+/// Checks the output's place before any work: its name and kind, and that it is not the input.
 /// Errors: std::invalid_argument.
-void check_output_path(const Source& source, const std::string& out, bool overwrite);
+void check_output_path(const Source& source, const std::string& out);
 
-/// Errors: BackendError when the file system of `out` has less than `bytes` free.
-void check_free_space(const std::string& out, int64_t bytes);
+/// Checks that nothing stands at the output's place but an empty folder, or what may be replaced.
+/// Errors: std::invalid_argument.
+void check_output_is_free(const Source& source, const std::string& out, bool overwrite);
+
+/// Errors: BackendError when the file system of `out` has less than `bytes` free, the `cleared`
+/// bytes included that are yet to be freed.
+void check_free_space(const std::string& out, int64_t bytes, int64_t cleared = 0);
 
 /// Copies a side file of the source into `folder`.
 void copy_side_file(const SideFile& file, const std::string& folder, bool durable,

@@ -257,6 +257,114 @@ TEST_F(Safety, ManyShardsAreConvertedAtOnceWithTheSameBytes) {
   EXPECT_FALSE(folder_.exists("out"));
 }
 
+TEST_F(Safety, ADryRunFindsWhatARunWouldRefuse) {
+  ConvertOptions dry = options_;
+  dry.dry_run = true;
+  // Another run.
+  Hooks hooks;
+  std::string what;
+  hooks.on_begin = [&] { what = error_of<BackendError>([&] { convert(in(), out(), dry); }); };
+  convert(in(), out(), options_, &hooks);
+  EXPECT_TRUE(has(what, "must be free, got another run into the same output")) << what;
+  std::filesystem::remove_all(out());
+
+  // Room: zeros that take none in the input, where a file may be as large as that.
+  const auto free = std::filesystem::space(folder_.path()).available;
+  if (free < uint64_t{8} << 40) {
+    const auto rows = static_cast<int64_t>(free / 3 >> 20) + 1;
+    io::Header header;
+    header.tensors = {{"big", StDType::kBF16, {rows, 1 << 20}, 0, 0}};
+    io::SafetensorsWriter(folder_.path(), "big.safetensors", header).publish(false);
+    ConvertOptions wide = dry;
+    wide.to = CheckpointFormat::kF32;
+    what = error_of<BackendError>(
+        [&] { convert(folder_ / "big.safetensors", folder_ / "wide.safetensors", wide); });
+    EXPECT_TRUE(has(what, "free space must be at least")) << what;
+    std::filesystem::remove(folder_ / "big.safetensors");
+  }
+
+  // Unfinished work of other options.
+  run_killed();
+  dry.resume = true;
+  dry.ignore = {"layer.1.weight"};
+  EXPECT_TRUE(has(error_of<std::invalid_argument>([&] { convert(in(), out(), dry); }),
+                  "resume must continue the same input and options"));
+  EXPECT_TRUE(folder_.exists(kPartial));
+}
+
+TEST_F(Safety, ADryRunOfResumeListsWhatIsLeft) {
+  run_killed();
+  const auto before = folder_.list(std::string(kPartial) + "/out");
+  ConvertOptions dry = options_;
+  dry.dry_run = true;
+  const auto names = [&] {
+    std::vector<std::string> listed;
+    const ConvertReport report = convert(in(), out(), dry);
+    int64_t bytes = 0;
+    for (const OutputFile& file : report.files) {
+      listed.push_back(file.name);
+      bytes += file.bytes;
+    }
+    EXPECT_EQ(report.bytes_written, bytes);
+    EXPECT_GT(report.bytes_read, 0);
+    return listed;
+  };
+  const std::vector<std::string> others = {"model.safetensors.index.json", "config.json",
+                                           "tokenizer.json"};
+  std::vector<std::string> all = {shard_name(0), shard_name(1), shard_name(2)};
+  all.insert(all.end(), others.begin(), others.end());
+  EXPECT_EQ(names(), all);
+  dry.resume = true;
+  all.erase(all.begin());
+  EXPECT_EQ(names(), all);
+  const auto shown =
+      tool("convert " + in() + " " + out() + " --to deepseek-fp8 --resume --dry-run");
+  EXPECT_EQ(shown.first, 0) << shown.second;
+  EXPECT_FALSE(has(shown.second, "would write " + shard_name(0))) << shown.second;
+  EXPECT_TRUE(has(shown.second, "would write " + shard_name(1))) << shown.second;
+  EXPECT_TRUE(has(shown.second, "1 finished shard would be taken over")) << shown.second;
+  // A rank writes its own shards alone.
+  dry.num_ranks = 2;
+  dry.rank = 1;
+  EXPECT_EQ(names(), std::vector<std::string>{shard_name(1)});
+  // Nothing was touched.
+  EXPECT_EQ(folder_.list(std::string(kPartial) + "/out"), before);
+  ConvertOptions options = options_;
+  options.resume = true;
+  EXPECT_EQ(convert(in(), out(), options).num_resumed, 1);
+}
+
+TEST_F(Safety, ResumingWhatIsFinishedSaysSo) {
+  convert(in(), out(), options_);
+  const std::string before = bytes_of_output("out");
+  ConvertOptions options = options_;
+  options.resume = true;
+  const auto refusal = [&] {
+    return error_of<std::invalid_argument>([&] { convert(in(), out(), options); });
+  };
+  EXPECT_TRUE(has(refusal(), "[convert] resume must find unfinished work, got \"")) << refusal();
+  EXPECT_TRUE(has(refusal(), "/out\", where everything is there; --overwrite makes it anew"));
+  options.resume = false;
+  options.publish_only = true;
+  EXPECT_TRUE(has(refusal(), "[convert] publish must find unfinished work, got \"")) << refusal();
+  // What is not that is an output like any other.
+  options = options_;
+  options.resume = true;
+  options.to = CheckpointFormat::kF32;
+  EXPECT_TRUE(has(refusal(), "must not exist yet, unless it may be overwritten")) << refusal();
+  options.to = options_.to;
+  std::filesystem::remove(folder_ / "out/tokenizer.json");
+  EXPECT_TRUE(has(refusal(), "must not exist yet, unless it may be overwritten")) << refusal();
+  folder_.write("out/tokenizer.json", "{}");
+  EXPECT_TRUE(bytes_of_output("out") == before);
+
+  const std::string file = in() + "/" + shard_name(0);
+  convert(file, folder_ / "x.safetensors", options_);
+  const std::string of_file =
+      error_of<std::invalid_argument>([&] { convert(file, folder_ / "x.safetensors", options); });
+  EXPECT_TRUE(has(of_file, "where everything is there")) << of_file;
+}
+
 TEST_F(Safety, ExistingOutputsAreKept) {
   folder_.write("out/precious", "x");
   const auto refused = [&](const std::string& in, const std::string& out,
@@ -404,10 +512,16 @@ TEST_F(Safety, AMissingPermissionIsAnErrorWithThePath) {
     fs::permissions(folder_ / "closed", kRead);
     fs::permissions(folder_.path(), kRead, fs::perm_options::add);
     if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return std::string("setresuid");
-    return error_of<BackendError>([&] { convert(in(), folder_ / "closed/out", options_); });
+    ConvertOptions dry = options_;
+    dry.dry_run = true;
+    const auto closed = [&](const ConvertOptions& options) {
+      return error_of<BackendError>([&] { convert(in(), folder_ / "closed/out", options); });
+    };
+    return closed(options_) + "\n" + closed(dry);
   });
   EXPECT_TRUE(has(what, "closed/.out.tilekernels-partial: mkdir failed: Permission denied"))
       << what;
+  EXPECT_TRUE(has(what, "closed: a test for writing failed: Permission denied")) << what;
 }
 
 TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
@@ -421,7 +535,14 @@ TEST_F(Safety, RanksShareTheWorkAndAnotherCallPublishes) {
   convert(in(), out(), rank);
   EXPECT_FALSE(folder_.exists("out"));
   const std::string early = error_of<DataError>([&] { convert(in(), out(), publish); });
-  EXPECT_TRUE(has(early, shard_name(1) + " missing or damaged")) << early;
+  EXPECT_TRUE(has(early, "[convert] publish must find all 3 shards finished in ")) << early;
+  EXPECT_TRUE(has(early, "got 2 of them; missing or damaged: \"" + shard_name(1) +
+                             "\"; run their shares again with --shard I/N --resume"))
+      << early;
+  EXPECT_FALSE(has(early, "--resume continues")) << early;
+  publish.dry_run = true;
+  EXPECT_EQ(error_of<DataError>([&] { convert(in(), out(), publish); }), early);
+  publish.dry_run = false;
   rank.rank = 1;
   EXPECT_EQ(convert(in(), out(), rank).tensors.size(), 2u);
   EXPECT_EQ(convert(in(), out(), publish).num_resumed, kNumShards);
