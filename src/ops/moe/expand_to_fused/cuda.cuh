@@ -178,29 +178,31 @@ inline void expand_sf(const ExpandToFusedArgs& args, int64 first) {
     owners[thread] = pos < args.num_expanded ? claimed_by(args, pos) : -1;
   }
   __syncthreads();
-  // Threads go down a column or along the rows.
-  const auto row_of = [&](int32 i) { return kShape.sf_by_col != 0 ? thread : i / kWords; };
-  const auto col_of = [&](int32 i) { return kShape.sf_by_col != 0 ? i / kThreads : i % kWords; };
+  // A thread has a word of each column, or the block goes along the rows.
+  const auto word_at = [&](const ExpandSf& of, int64 row, int32 col) {
+    return reinterpret_cast<Word*>(of.base + row * of.row_stride + col * of.col_stride);
+  };
+  const auto flat = [&](int32 i) { return static_cast<uint64>(i) * kThreads + threadIdx.x; };
+  const auto row_of = [&](int32 i) {
+    return kShape.sf_by_col != 0 ? thread : static_cast<int32>(flat(i) / kWords);
+  };
+  const auto col_of = [&](int32 i) {
+    return kShape.sf_by_col != 0 ? i : static_cast<int32>(flat(i) % kWords);
+  };
 #pragma unroll 1
-  for (int32 batch = 0; batch < kWords; batch += kBatch) {
+  for (int32 i = 0; i < kWords; i += kBatch) {
     Word words[kBatch];
 #pragma unroll
     for (int32 k = 0; k < kBatch; ++k) {
-      const int32 i = (batch + k) * kThreads + thread;
-      words[k] = 0;
-      if (batch + k >= kWords) continue;
-      const int32 owner = owners[row_of(i)];
-      if (owner < 0) continue;
-      words[k] = *reinterpret_cast<const Word*>(args.sf.base + owner / kTopk * args.sf.row_stride +
-                                                col_of(i) * args.sf.col_stride);
+      const int32 owner = i + k < kWords ? owners[row_of(i + k)] : -1;
+      words[k] = owner >= 0 ? *word_at(args.sf, owner / kTopk, col_of(i + k)) : 0;
     }
 #pragma unroll
     for (int32 k = 0; k < kBatch; ++k) {
-      const int32 i = (batch + k) * kThreads + thread;
-      const int64 to = first + row_of(i);
-      if (batch + k >= kWords || to >= args.padded_expanded) continue;
-      *reinterpret_cast<Word*>(args.out_sf.base + to * args.out_sf.row_stride +
-                               col_of(i) * args.out_sf.col_stride) = words[k];
+      const int64 to = first + row_of(i + k);
+      if (i + k < kWords && to < args.padded_expanded) {
+        *word_at(args.out_sf, to, col_of(i + k)) = words[k];
+      }
     }
   }
 }
