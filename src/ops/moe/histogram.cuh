@@ -4,7 +4,6 @@
 #include "ops/moe/histogram_tile.h"
 #include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
-#include "runtime/cuda/device/memory.cuh"
 #include "runtime/cuda/device/warp.cuh"
 
 namespace tilekernels {
@@ -12,44 +11,37 @@ namespace tilekernels {
 constexpr HistogramShape kShape = TILEKERNELS_SHAPE;
 constexpr HistogramTile kTile = TILEKERNELS_TILE;
 
-constexpr int32 kWidth = kTile.wide ? 2 : 1;  // indices a load
-constexpr int64 kIndicesOfBlock = int64{kTile.threads} * kWidth * kTile.loads;
+constexpr uint32 kIndicesOfBlock = kTile.threads * kTile.loads;
 
-inline void count_index(const HistogramArgs& args, int32* counts, int64 index, int64 place) {
-  if (static_cast<uint64>(index) < static_cast<uint64>(args.num_bins)) {
-    atomicAdd(counts + index, 1);
-  } else if (index != -1) {
-    device::note_fault(args.fault, place / args.num_topk, histogram_op_id(kShape),
-                       numerics::kFaultIndexOutOfRange);
+// Indices of a thread, a block's width apart; those behind the last one are -1. All are fewer than
+// 2^31.
+struct Batch {
+  int64 indices[kTile.loads];
+};
+
+inline uint32 place_of(uint32 first, int32 i) { return first + i * kTile.threads + threadIdx.x; }
+
+inline Batch load_batch(const HistogramArgs& args, uint32 first, uint32 num_indices) {
+  Batch batch;
+#pragma unroll
+  for (int32 i = 0; i < kTile.loads; ++i) {
+    const uint32 place = place_of(first, i);
+    batch.indices[i] = place < num_indices ? args.indices[place] : -1;
   }
+  return batch;
 }
 
-inline int64 index_of(const device::Words<kWidth * 8>& words, int32 i) {
-  return static_cast<int64>(static_cast<uint64>(words.words[2 * i + 1]) << 32 | words.words[2 * i]);
-}
-
-// The indices first, first + 1, … of this block's next part.
-inline void count_part(const HistogramArgs& args, int32* counts, int64 first, int64 num_indices) {
-  if (first + kIndicesOfBlock <= num_indices) {
-    device::Words<kWidth * 8> loaded[kTile.loads];
-    const int64 mine = first + int64{threadIdx.x} * kWidth;
-    constexpr int64 kStep = int64{kTile.threads} * kWidth;
+// Lowers `bad` to the place of an index that is neither a bin nor -1.
+inline void count_batch(const HistogramArgs& args, int32* counts, const Batch& batch, uint32 first,
+                        uint32& bad) {
 #pragma unroll
-    for (int32 i = 0; i < kTile.loads; ++i) {
-      loaded[i] = device::load<kWidth * 8>(args.indices + mine + i * kStep);
+  for (int32 i = 0; i < kTile.loads; ++i) {
+    const int64 index = batch.indices[i];
+    if (static_cast<uint64>(index) < static_cast<uint64>(args.num_bins)) {
+      atomicAdd(counts + index, 1);
+    } else if (index != -1) {
+      bad = numerics::min_of(bad, place_of(first, i));
     }
-#pragma unroll
-    for (int32 i = 0; i < kTile.loads; ++i) {
-#pragma unroll
-      for (int32 j = 0; j < kWidth; ++j) {
-        count_index(args, counts, index_of(loaded[i], j), mine + i * kStep + j);
-      }
-    }
-    return;
-  }
-#pragma unroll 1
-  for (int64 place = first + threadIdx.x; place < num_indices; place += kTile.threads) {
-    count_index(args, counts, args.indices[place], place);
   }
 }
 
@@ -82,17 +74,26 @@ inline void histogram(const HistogramArgs& args) {
   constexpr bool kIsShared = kTile.max_bins > 0;
   __shared__ int32 shared[kIsShared ? kTile.max_bins : 1];
   const auto thread = static_cast<int32>(threadIdx.x);
+  device::wait_for_predecessor();
+  const auto num_indices =
+      static_cast<uint32>(args.num_tokens) * static_cast<uint32>(args.num_topk);
+  uint32 first = blockIdx.x * kIndicesOfBlock;
+  Batch batch = load_batch(args, first, num_indices);  // on its way while the counts are cleared
   if constexpr (kIsShared) {
 #pragma unroll 1
     for (int32 bin = thread; bin < args.num_bins; bin += kTile.threads) shared[bin] = 0;
     __syncthreads();
   }
-  device::wait_for_predecessor();
-  const int64 num_indices = args.num_tokens * args.num_topk;
+  uint32 bad = num_indices;
 #pragma unroll 1
-  for (int64 first = int64{blockIdx.x} * kIndicesOfBlock; first < num_indices;
-       first += int64{gridDim.x} * kIndicesOfBlock) {
-    count_part(args, kIsShared ? shared : out, first, num_indices);
+  while (first < num_indices) {
+    count_batch(args, kIsShared ? shared : out, batch, first, bad);
+    first += gridDim.x * kIndicesOfBlock;
+    batch = load_batch(args, first, num_indices);
+  }
+  if (bad < num_indices) {
+    device::note_fault(args.fault, bad / static_cast<uint32>(args.num_topk),
+                       histogram_op_id(kShape), numerics::kFaultIndexOutOfRange);
   }
   if constexpr (kIsShared) {
     __syncthreads();

@@ -13,7 +13,7 @@ using numerics::max_of;
 using numerics::min_of;
 
 constexpr int64 kMaxOfOneBlock = 16384;  // indices that one block counts about as fast as several
-constexpr int64 kFewForLoads = 1 << 17;  // indices for which blocks with a load a thread suffice
+constexpr int64 kFewForLoads = 1 << 17;  // indices that blocks with two loads a thread suffice for
 constexpr int64 kManyForAdding = 1 << 19;
 constexpr int32 kMaxShared = 8192;  // bins; 32 KiB
 constexpr int32 kMinShared = 256;
@@ -27,8 +27,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   HistogramTile tile{.phase = kHistogramWhole,
                      .threads = 1024,
                      .max_bins = is_shared ? kMinShared : 0,
-                     .wide = is_aligned(args.indices, 0, 16),
-                     .loads = 4};
+                     .loads = num_indices <= 1024 ? 1 : 8};
   while (is_shared && tile.max_bins < args.num_bins) tile.max_bins *= 2;
   if (is_shared && num_indices <= kMaxOfOneBlock) {
     return launch(text, {.grid = {1}, .block = {tile.threads}}, args, shape, tile, where);
@@ -38,8 +37,8 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   const bool has_parts = is_shared && (shape.is_fraction != 0 || num_indices >= kManyForAdding);
   tile.phase = has_parts ? kHistogramPart : kHistogramAdd;
   tile.threads = 512;
-  if (has_parts && num_indices <= kFewForLoads) tile.loads = 1;
-  const int64 indices_of_block = int64{tile.threads} * tile.loads * (tile.wide ? 2 : 1);
+  if (has_parts && num_indices <= kFewForLoads) tile.loads = 2;
+  const int64 indices_of_block = int64{tile.threads} * tile.loads;
   const int64 blocks = min_of(max_of(int64{1}, ceil_div(num_indices, indices_of_block)),
                               int64{2} * num_sms(text, where));
   mine.num_parts = has_parts ? blocks : 1;
@@ -50,7 +49,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   if (!has_parts) plan.before = {.to = args.out, .size_bytes = int64{args.num_bins} * 4};
   launch(text, plan, mine, shape, tile, where);
   if (shape.is_fraction == 0 && !has_parts) return;
-  tile = {.phase = kHistogramFinish, .threads = 128, .max_bins = 0, .wide = 0, .loads = 1};
+  tile = {.phase = kHistogramFinish, .threads = 128, .max_bins = 0, .loads = 1};
   launch(text,
          {.grid = {ceil_div(int64{args.num_bins} * 32, tile.threads)}, .block = {tile.threads}},
          mine, shape, tile, where);

@@ -16,7 +16,6 @@ struct HistogramTile {
   int32 phase;     // one of the above
   int32 threads;   // of a block
   int32 max_bins;  // in shared memory; 0: counts go to memory straight away
-  int32 wide;      // 1: indices are loaded by 16 bytes
   int32 loads;     // of a thread, in flight
 };
 
