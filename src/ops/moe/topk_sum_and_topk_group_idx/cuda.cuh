@@ -1,9 +1,11 @@
-// topk_sum_and_topk_group_idx on CUDA: a warp a row. A few lanes find the two best scores of a
-// group, several groups at a time; then a lane a group counts those that rank before its own.
+// topk_sum_and_topk_group_idx on CUDA: a warp a few rows, if lanes have four scores each of finite
+// rows (warp_rows); or a warp a row, whatever its shape and scores (any_row).
 #include "ops/moe/topk_sum_and_topk_group_idx/op.h"
 #include "ops/moe/topk_sum_and_topk_group_idx/tile.h"
 #include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
+#include "runtime/cuda/device/math.cuh"
+#include "runtime/cuda/device/memory.cuh"
 #include "runtime/cuda/device/topk.cuh"
 
 namespace tilekernels {
@@ -50,12 +52,10 @@ inline int32 key_of_group(const float* row, int32 group, int32 lane, bool& is_ba
   return group_key(best.first, best.second, kShape.num_topk_sum);
 }
 
-inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) {
+// A few lanes find the two best scores of a group, several groups at a time; then a lane a group
+// counts those that rank before its own.
+inline void any_row(const TopkSumAndTopkGroupIdxArgs& args, int64 token) {
   const auto lane = static_cast<int32>(device::lane_id());
-  const int64 token =
-      int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + threadIdx.x / device::kWarpLanes;
-  if (token >= args.num_tokens) return;
-  device::wait_for_predecessor();
   const float* row = args.scores + token * kGroups * kSize;
   bool is_bad = false;
   int32 key = numerics::kTopkTaken;  // of the group of this lane's number
@@ -76,9 +76,148 @@ inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) 
   }
 }
 
+// The two best of finite scores; NaN as soon as one is.
+struct BestScores {
+  float first;
+  float second;
+};
+
+inline BestScores merge(const BestScores& a, const BestScores& b) {
+  return {device::max_or_nan(a.first, b.first),
+          fmaxf(fminf(a.first, b.first), fmaxf(a.second, b.second))};
+}
+
+// `lowest` takes the smallest one in.
+inline BestScores best_of(const device::Words<16>& part, float& lowest) {
+  float x[4];
+#pragma unroll
+  for (int32 i = 0; i < 4; ++i) x[i] = numerics::bit_cast<float>(part.words[i]);
+  const float low = fminf(x[0], x[1]);
+  const float other_low = fminf(x[2], x[3]);
+  lowest = fminf(lowest, fminf(low, other_low));
+  return merge({device::max_or_nan(x[0], x[1]), low}, {device::max_or_nan(x[2], x[3]), other_low});
+}
+
+constexpr int32 log2_of(int32 power) {
+  int32 log = 0;
+  while (1 << log < power) ++log;
+  return log;
+}
+
+// Every lane has four scores of as many groups as there are steps and rows. By shuffles that halve
+// their number the lanes of a group come to have one group of one row each, or the same one.
+struct WarpRows {
+  static constexpr int32 kRows = numerics::max_of(kTile.rows, 1);
+  static constexpr int32 kSteps = numerics::max_of(parts_of_row(kShape) / device::kWarpLanes, 1);
+  static constexpr int32 kGroupLanes = kSize / 4;
+  // Bits of the lane, lowest first: of its row, of its step from the highest bit on, unused ones,
+  // of its group among those of a step.
+  static constexpr int32 kRowBits = log2_of(kRows);
+  static constexpr int32 kStepBits = log2_of(kSteps);
+  static constexpr int32 kLaneBits = log2_of(kGroupLanes);
+  static constexpr int32 kBits = log2_of(kGroups);
+
+  // The bit of the lane that has bit `bit` of its group.
+  static constexpr int32 bit_of_lane(int32 bit) {
+    const int32 in_step = kBits - kStepBits;
+    return bit < in_step ? kLaneBits + bit : kRowBits + kStepBits - 1 - (bit - in_step);
+  }
+};
+
+// From the key of the lane's own group.
+inline void store_groups(const TopkSumAndTopkGroupIdxArgs& args, int64 first_token, int32 rows,
+                         int32 key) {
+  using W = WarpRows;
+  const auto lane = static_cast<int32>(device::lane_id());
+  int32 row = 0;
+#pragma unroll
+  for (int32 bit = 0; bit < W::kRowBits; ++bit) {
+    row |= (lane >> bit & 1) << (W::kRowBits - 1 - bit);
+  }
+  int32 group = 0;
+#pragma unroll
+  for (int32 bit = 0; bit < W::kBits; ++bit) group |= (lane >> W::bit_of_lane(bit) & 1) << bit;
+  int32 rank = 0;
+#pragma unroll
+  for (int32 change = 1; change < kGroups; ++change) {
+    int32 lanes = 0;
+    int32 highest = 0;
+#pragma unroll
+    for (int32 bit = 0; bit < W::kBits; ++bit) {
+      if ((change >> bit & 1) == 0) continue;
+      lanes |= 1 << W::bit_of_lane(bit);
+      highest = bit;
+    }
+    // Of equal keys the lower group is first: the one without the highest of the changed bits.
+    rank += __shfl_xor_sync(device::kAllLanes, key, lanes) > key - (group >> highest & 1);
+  }
+  if (row < rows && rank < kShape.num_topk_groups) {
+    args.group_idx[(first_token + row) * kShape.num_topk_groups + rank] = group;
+  }
+}
+
+inline void warp_rows(const TopkSumAndTopkGroupIdxArgs& args, int64 first_token) {
+  using W = WarpRows;
+  const auto lane = static_cast<int32>(device::lane_id());
+  const auto rows =
+      static_cast<int32>(numerics::min_of(int64{W::kRows}, args.num_tokens - first_token));
+  device::Words<16> parts[W::kRows * W::kSteps];
+#pragma unroll
+  for (int32 i = 0; i < W::kRows * W::kSteps; ++i) {
+    const int32 row = numerics::min_of(i / W::kSteps, rows - 1);  // the last one for absent ones
+    parts[i] = device::load<16>(args.scores + (first_token + row) * (kGroups * kSize) +
+                                (i % W::kSteps * device::kWarpLanes + lane) * 4);
+  }
+  BestScores best[W::kRows * W::kSteps];
+  float lowest = numerics::kFloatMax;
+#pragma unroll
+  for (int32 i = 0; i < W::kRows * W::kSteps; ++i) best[i] = best_of(parts[i], lowest);
+    // The highest bit of i, which is one of the row, goes to the lowest bit of the lane.
+#pragma unroll
+  for (int32 bit = 0; bit < W::kRowBits + W::kStepBits; ++bit) {
+    const int32 half = W::kRows * W::kSteps >> (bit + 1);
+    const bool is_upper = (lane >> bit & 1) != 0;
+#pragma unroll
+    for (int32 i = 0; i < half; ++i) {
+      const BestScores kept = is_upper ? best[half + i] : best[i];
+      const BestScores given = is_upper ? best[i] : best[half + i];
+      best[i] = merge(kept, {__shfl_xor_sync(device::kAllLanes, given.first, 1 << bit),
+                             __shfl_xor_sync(device::kAllLanes, given.second, 1 << bit)});
+    }
+  }
+#pragma unroll
+  for (int32 bit = W::kRowBits + W::kStepBits; bit < W::kLaneBits; ++bit) {
+    best[0] = merge(best[0], {__shfl_xor_sync(device::kAllLanes, best[0].first, 1 << bit),
+                              __shfl_xor_sync(device::kAllLanes, best[0].second, 1 << bit)});
+  }
+  const bool is_bad = !numerics::is_finite(best[0].first) || lowest < -numerics::kFloatMax;
+  if (!__any_sync(device::kAllLanes, is_bad)) {
+    const float value = kShape.num_topk_sum == 1 ? best[0].first : best[0].first + best[0].second;
+    store_groups(args, first_token, rows, numerics::topk_key_of_number(value));
+    return;
+  }
+#pragma unroll 1
+  for (int32 row = 0; row < rows; ++row) any_row(args, first_token + row);
+}
+
+inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) {
+  constexpr int32 kRows = numerics::max_of(kTile.rows, 1);
+  const int64 token =
+      (int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + threadIdx.x / device::kWarpLanes) *
+      kRows;
+  if (token >= args.num_tokens) return;
+  device::wait_for_predecessor();
+  if constexpr (kTile.rows > 0) {
+    warp_rows(args, token);
+  } else {
+    any_row(args, token);
+  }
+}
+
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(128) topk_sum_and_topk_group_idx_kernel(
-    const __grid_constant__ tilekernels::TopkSumAndTopkGroupIdxArgs args) {
+extern "C" __global__ void __launch_bounds__(128, tilekernels::kTile.rows > 1 ? 6 : 1)
+    topk_sum_and_topk_group_idx_kernel(
+        const __grid_constant__ tilekernels::TopkSumAndTopkGroupIdxArgs args) {
   tilekernels::topk_sum_and_topk_group_idx(args);
 }

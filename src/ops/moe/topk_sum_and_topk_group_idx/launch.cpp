@@ -14,17 +14,21 @@ void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
                                  const TopkSumAndTopkGroupIdxShape& shape, const Launch& where) {
   constexpr int32 kMaxWarps = 4;
   // Lanes that load side by side take whole sectors of 32 bytes, and all when there are few groups.
-  TopkSumAndTopkGroupIdxTile tile{.lanes = 1};
+  TopkSumAndTopkGroupIdxTile tile{.lanes = 1, .rows = 0};
   while (tile.lanes < 32 && tile.lanes < shape.group_size &&
          (tile.lanes < 8 || tile.lanes * shape.num_groups < 32)) {
     tile.lanes *= 2;
   }
-  const bool is_small =
-      args.num_tokens <= int64{2} * num_sms(topk_sum_and_topk_group_idx_text, where);
-  const int64 warps = is_small ? 1 : kMaxWarps;
+  const int64 sms = num_sms(topk_sum_and_topk_group_idx_text, where);
+  if (is_aligned(args.scores, 0, 16)) {
+    tile.rows = rows_in_parts(shape);
+    if (args.num_tokens <= 8 * sms) tile.rows = numerics::min_of(tile.rows, 1);
+  }
+  const int64 warps = args.num_tokens <= 2 * sms ? 1 : kMaxWarps;
   launch(topk_sum_and_topk_group_idx_text,
-         {.grid = {numerics::ceil_div(args.num_tokens, warps)}, .block = {32 * warps}}, args, shape,
-         tile, where);
+         {.grid = {numerics::ceil_div(args.num_tokens, warps * numerics::max_of(tile.rows, 1))},
+          .block = {32 * warps}},
+         args, shape, tile, where);
 }
 
 }  // namespace cuda
