@@ -24,14 +24,17 @@ struct IndexOf<true> {
 using Index = typename IndexOf<kIsLong>::T;
 using Indices = device::Words<kWidth * kIndexWords * 4>;
 
-inline int32 masked(const MaskIndicesByTpArgs& args, int64 index, int64 place) {
-  if (index < 0) return -1;
-  if (index >= args.num_experts) {
-    device::note_fault(args.fault, place / args.row_length, kMaskIndicesByTpId,
-                       numerics::kFaultIndexOutOfRange);
-    return -1;
-  }
-  return index_in_column(static_cast<uint32>(index), args);
+// For any index, without a branch.
+inline int32 masked(const MaskIndicesByTpArgs& args, int64 index) {
+  const bool is_expert = index >= 0 && index < args.num_experts;
+  const int32 masked = index_in_column(is_expert ? static_cast<uint32>(index) : 0, args);
+  return is_expert ? masked : -1;
+}
+
+// Of the index of number `place`.
+inline void note_fault(const MaskIndicesByTpArgs& args, int64 place) {
+  device::note_fault(args.fault, place / args.row_length, kMaskIndicesByTpId,
+                     numerics::kFaultIndexOutOfRange);
 }
 
 inline int64 index_of(const Indices& indices, int32 i) {
@@ -43,31 +46,39 @@ inline int64 index_of(const Indices& indices, int32 i) {
 
 inline void set_index(Indices& indices, int32 i, int32 index) {
   indices.words[i * kIndexWords] = static_cast<uint32>(index);
-  if constexpr (kIsLong) indices.words[i * kIndexWords + 1] = index < 0 ? ~0u : 0;
+  if constexpr (kIsLong) indices.words[i * kIndexWords + 1] = static_cast<uint32>(index >> 31);
 }
 
 inline void mask_indices_by_tp(const MaskIndicesByTpArgs& args) {
-  const int64 first = (int64{blockIdx.x} * blockDim.x + threadIdx.x) * kWidth;
+  const int64 first = (int64{blockIdx.x} * kMaskIndicesThreads + threadIdx.x) * kWidth;
   if (first >= args.count) return;
   device::wait_for_predecessor();
   const auto* const from = static_cast<const Index*>(args.indices);
   auto* const to = static_cast<Index*>(args.out);
   if (first + kWidth <= args.count) {
     Indices indices = device::load<kWidth * kIndexWords * 4>(from + first);
+    int32 bad = kWidth;  // the first one
 #pragma unroll
-    for (int32 i = 0; i < kWidth; ++i) {
-      set_index(indices, i, masked(args, index_of(indices, i), first + i));
+    for (int32 i = kWidth - 1; i >= 0; --i) {
+      const int64 index = index_of(indices, i);
+      if (index >= args.num_experts) bad = i;
+      set_index(indices, i, masked(args, index));
     }
     device::store(to + first, indices);
+    if (bad != kWidth) note_fault(args, first + bad);
     return;
   }
 #pragma unroll 1
-  for (int64 i = first; i < args.count; ++i) to[i] = masked(args, from[i], i);
+  for (int64 i = first; i < args.count; ++i) {
+    const int64 index = from[i];
+    to[i] = masked(args, index);
+    if (index >= args.num_experts) note_fault(args, i);
+  }
 }
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(128)
+extern "C" __global__ void __launch_bounds__(tilekernels::kMaskIndicesThreads)
     mask_indices_by_tp_kernel(const __grid_constant__ tilekernels::MaskIndicesByTpArgs args) {
   tilekernels::mask_indices_by_tp(args);
 }

@@ -12,13 +12,13 @@ extern const Text mask_indices_by_tp_text;
 
 void mask_indices_by_tp(const MaskIndicesByTpArgs& args, const MaskIndicesByTpShape& shape,
                         const Launch& where) {
-  constexpr int64 kThreads = 128;
   const MaskIndicesByTpTile tile{.wide = is_aligned(args.indices, 0, 16) &&
                                          is_aligned(args.out, 0, 16)};
   const int64 width = tile.wide == 0 ? 1 : shape.dtype == numerics::kDTypeI64 ? 2 : 4;
   launch(mask_indices_by_tp_text,
-         {.grid = {numerics::ceil_div(args.count, kThreads * width)}, .block = {kThreads}}, args,
-         shape, tile, where);
+         {.grid = {numerics::ceil_div(args.count, kMaskIndicesThreads * width)},
+          .block = {kMaskIndicesThreads}},
+         args, shape, tile, where);
 }
 
 }  // namespace cuda

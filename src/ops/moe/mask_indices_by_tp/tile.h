@@ -10,4 +10,6 @@ struct MaskIndicesByTpTile {
   int32 wide;  // 1: a thread takes 16 bytes; 0: one index
 };
 
+constexpr int32 kMaskIndicesThreads = 128;
+
 }  // namespace tilekernels
