@@ -128,6 +128,27 @@ inline uint32 sum_before(uint32 value, uint32* sums, uint32& total) {
   return __reduce_add_sync(device::kAllLanes, of_lower) + sum - value;
 }
 
+// An expert's entries; `before` of those in the parts before this block's.
+inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32& before) {
+  constexpr uint32 kBatch = 32;  // loads in flight
+  const int32* counts = args.counts + expert;
+  uint32 count = 0;
+#pragma unroll 1
+  for (uint32 first = 0; first < gridDim.x; first += kBatch, counts += kBatch * kExperts) {
+    uint32 of_parts[kBatch];
+#pragma unroll
+    for (uint32 k = 0; k < kBatch; ++k) {
+      of_parts[k] = first + k < gridDim.x ? static_cast<uint32>(counts[k * kExperts]) : 0;
+    }
+#pragma unroll
+    for (uint32 k = 0; k < kBatch; ++k) {
+      count += of_parts[k];
+      if (first + k < blockIdx.x) before += of_parts[k];
+    }
+  }
+  return count;
+}
+
 // Counts the entries, lays the segments out, writes what belongs to experts and pads what this
 // block has to. Leaves the warps' next positions in shared memory; ends with a barrier.
 inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
@@ -140,14 +161,7 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
     const bool exists = expert < kExperts;
     uint32 count = 0;
     uint32 before = 0;  // in blocks before this one
-    if (kTile.phase == kMapPlace && exists) {
-#pragma unroll 16
-      for (uint32 block = 0; block < gridDim.x; ++block) {
-        const auto of_block = static_cast<uint32>(args.counts[block * kExperts + expert]);
-        if (block < blockIdx.x) before += of_block;
-        count += of_block;
-      }
-    }
+    if (kTile.phase == kMapPlace && exists) count = add_parts(args, expert, before);
     if (first == 0) count_entries(args, span, batch, shared);
     uint32 of_warps[kWarps];
 #pragma unroll
@@ -256,6 +270,7 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
 
 }  // namespace tilekernels
 
+// Unless it is said that one block is enough, the compiler saves registers and spills some.
 extern "C" __global__ void __launch_bounds__(tilekernels::kThreads, 1)
     get_fused_mapping_kernel(const __grid_constant__ tilekernels::GetFusedMappingArgs args) {
   tilekernels::get_fused_mapping(args);
