@@ -73,6 +73,9 @@ inline void reduce_fused(const ReduceFusedArgs& args) {
 
   int32 my_pos = -1;
   float my_factor = 1.0f;
+  float my_sf = 1.0f;
+  float sf = 1.0f;
+  if constexpr (kShape.has_sf != 0) sf = *args.sf;
   if (lane < kTopk) {
     const int64 i = token * kTopk + lane;
     my_pos = args.token_topk_to_pos[i];
@@ -84,7 +87,7 @@ inline void reduce_fused(const ReduceFusedArgs& args) {
     }
     if constexpr (kShape.has_weights != 0) my_factor = args.topk_weights[i];
     if constexpr (kShape.has_x_sf != 0) {
-      if (my_pos >= 0) my_factor *= args.x_sf[my_pos];
+      if (my_pos >= 0) my_sf = args.x_sf[my_pos];
     }
   }
 
@@ -109,6 +112,8 @@ inline void reduce_fused(const ReduceFusedArgs& args) {
         rows[k] = device::load_units<16, kXBytes>(from, count);
       }
     }
+    // Not above, where it would hold up the rows
+    if (kShape.has_x_sf != 0 && first == 0) my_factor *= my_sf;
 #pragma unroll
     for (int32 k = 0; k < kAtOnce; ++k) {
       if (first + k >= kTopk) break;
@@ -122,7 +127,6 @@ inline void reduce_fused(const ReduceFusedArgs& args) {
   }
   if (count <= 0) return;
   if constexpr (kShape.has_sf != 0) {
-    const float sf = *args.sf;
 #pragma unroll
     for (int32 i = 0; i < kChunk; ++i) sum[i] *= sf;
   }
@@ -137,7 +141,7 @@ inline void reduce_fused(const ReduceFusedArgs& args) {
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kReduceThreads)
+extern "C" __global__ void __launch_bounds__(tilekernels::kReduceThreads, 6)
     reduce_fused_kernel(const __grid_constant__ tilekernels::ReduceFusedArgs args) {
   tilekernels::reduce_fused(args);
 }
