@@ -170,6 +170,35 @@ Case worked(const std::string& id, std::initializer_list<uint8_t> x, int64_t top
   return test;
 }
 
+// The same with many entries: several of a position, positions without one, and from row 7 on some
+// that are out of range.
+Case scattered() {
+  constexpr int64_t kTokens = 700;
+  constexpr int64_t kTopk = 2;
+  constexpr int64_t kExpanded = 900;
+  std::vector<int32_t> positions;
+  for (int64_t i = 0; i < kTokens * kTopk; ++i) {
+    const int64_t pos = i * i * 7919 % 997 - 3;
+    positions.push_back(static_cast<int32_t>(i < 7 * kTopk ? i % 5 : pos));
+  }
+  positions[7 * kTopk] = kExpanded;
+  std::vector<int32_t> experts;
+  for (int64_t pos = 0; pos < kExpanded; ++pos) {
+    experts.push_back(static_cast<int32_t>(pos % 6) - 1);
+  }
+  Case test = make(
+      "scattered",
+      {{"x", {{kTokens, 40}, kE4M3}, Fill::kBits},
+       {"token_topk_to_pos", {{kTokens, kTopk}, DType::kI32}, Fill::kGiven, given_bytes(positions)},
+       {"pos_to_expert", {{kExpanded}, DType::kI32}, Fill::kGiven, given_bytes(experts)},
+       {"x_sf", {{kTokens, 2}, {3, 1}, kF32}, Fill::kBits}},
+      32, kCol);
+  test.fault =
+      "[expand_to_fused_with_sf] token_topk_to_pos must lie in its table, got a position out of "
+      "range at row 7";
+  return test;
+}
+
 Case bad(const std::string& id, const TensorSpec& x, const TensorSpec& token_topk_to_pos,
          const TensorSpec& pos_to_expert, const std::string& error) {
   Case test =
@@ -211,6 +240,7 @@ OpCases expand_to_fused() {
              {1, 2, 0, 3, 0},
              "[expand_to_fused] token_topk_to_pos must lie in its table, got a position out of "
              "range at row 1"),
+      scattered(),
       bad("rank", {{64}, kBF16}, places, experts, "x must have 2 dimensions, got (64)"),
       bad("hidden", {{4, 1 << 30}, kBF16}, places, experts,
           "hidden bytes must be in 0..1073741824, got 2147483648"),
