@@ -49,30 +49,32 @@ inline void normalize_weight(const NormalizeWeightArgs& args) {
     for (int32 j = 0; j < half; ++j) sums[j] += sums[j + half];
   }
   const float denominator = sums[0] + kWeightEpsilon;
+  const auto store = [&](const float* quotients) {
+    if (!has_weights) return;
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) words.words[j] = numerics::bit_cast<uint32>(quotients[j]);
+    device::store(args.normalized_weights + place, words);
+    if (part == 0) args.denominator[token] = device::canonical(denominator);
+  };
   // Where all weights of a row are above the lowest, none is above the sum.
-  const bool is_usual =
-      lowest >= device::kDivisionLowest && denominator <= 1.0f / device::kDivisionLowest;
-  const device::Divisor divisor = device::divisor(denominator);
-  float quotients[kWidth];
+  const bool is_rare = has_weights && !(lowest >= device::kDivisionLowest &&
+                                        denominator <= device::kDivisionHighest);
+  if (!__any_sync(device::kAllLanes, is_rare)) {
+    const device::Divisor divisor = device::divisor(denominator);
 #pragma unroll
-  for (int32 j = 0; j < kWidth; ++j) quotients[j] = device::divide(weights[j], divisor);
-  if (!__all_sync(device::kAllLanes, is_usual || !has_weights)) {
-    // One division in the text; the quotients are in their places after all turns.
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) quotients[j] = weights[j];
-#pragma unroll 1
-    for (int32 turn = 0; turn < kWidth; ++turn) {
-      const float quotient = numerics::canonical(quotients[0] / denominator);
-#pragma unroll
-      for (int32 j = 1; j < kWidth; ++j) quotients[j - 1] = quotients[j];
-      quotients[kWidth - 1] = quotient;
-    }
+    for (int32 j = 0; j < kWidth; ++j) weights[j] = device::divide(weights[j], divisor);
+    store(weights);
+    return;
   }
-  if (!has_weights) return;
+  // One division in the text; the quotients are in their places after all turns.
+#pragma unroll 1
+  for (int32 turn = 0; turn < kWidth; ++turn) {
+    const float quotient = numerics::canonical(weights[0] / denominator);
 #pragma unroll
-  for (int32 j = 0; j < kWidth; ++j) words.words[j] = numerics::bit_cast<uint32>(quotients[j]);
-  device::store(args.normalized_weights + place, words);
-  if (part == 0) args.denominator[token] = device::canonical(denominator);
+    for (int32 j = 1; j < kWidth; ++j) weights[j - 1] = weights[j];
+    weights[kWidth - 1] = quotient;
+  }
+  store(weights);
 }
 
 }  // namespace tilekernels

@@ -72,13 +72,14 @@ struct Divisor {
   float inverse;
 };
 
-/// `x` of kDivisionLowest to 1 / kDivisionLowest, of either sign.
+constexpr float kDivisionLowest = 0x1p-60f;
+constexpr float kDivisionHighest = 0x1p60f;
+
+/// |x| is kDivisionLowest to kDivisionHighest.
 inline Divisor divisor(float x) {
   const float y = reciprocal_approx(x);
   return {x, numerics::fma_rn(y, -numerics::fma_rn(x, y, -1.0f), y)};
 }
-
-constexpr float kDivisionLowest = 0x1p-60f;
 
 /// x / d correctly rounded, for x in the same range, in the same way.
 inline float divide(float x, const Divisor& d) {
