@@ -14,8 +14,8 @@ constexpr GetFusedMappingShape kShape = TILEKERNELS_SHAPE;
 constexpr GetFusedMappingTile kTile = TILEKERNELS_TILE;
 
 constexpr int32 kExperts = kShape.num_experts;
-constexpr int32 kWarps = kTile.warps;
-constexpr int32 kThreads = kWarps * device::kWarpLanes;
+constexpr int32 kThreads = kMapWarps * device::kWarpLanes;
+constexpr int32 kParts = kTile.parts;
 
 constexpr int32 bits_of(int32 count) {
   int32 bits = 0;
@@ -30,7 +30,7 @@ struct Span {
 };
 
 struct Shared {
-  uint32 places[kTile.phase == kMapCount ? 1 : kWarps][kExperts];
+  uint32 places[kTile.phase == kMapCount ? 1 : kParts][kExperts];
   uint32 sums[2][device::kWarpLanes];
   uint32 first_cut;  // the first expert whose segment does not fit
 };
@@ -39,24 +39,24 @@ inline uint32 warp_id() { return threadIdx.x / device::kWarpLanes; }
 
 // The entries of this warp.
 inline Span warp_entries(const GetFusedMappingArgs& args) {
+  if (kParts < kMapWarps && warp_id() >= kParts) return {0, 0};
   const auto part = static_cast<uint32>(args.part);
   const auto num_entries = static_cast<uint32>(args.num_entries);
   const uint32 block = kTile.phase == kMapAtOnce ? 0 : blockIdx.x;
-  const uint32 begin = block * part + warp_id() * (part / kWarps);
-  return {begin, numerics::min_of(begin + part / kWarps, num_entries)};
+  const uint32 begin = block * part + warp_id() * (part / kParts);
+  return {begin, numerics::min_of(begin + part / kParts, num_entries)};
 }
 
 // Entries of a lane, a warp's width apart; those behind the end are -1.
 struct Batch {
-  static constexpr int32 kCount = 4;
-  static constexpr uint32 kStep = kCount * device::kWarpLanes;
-  int64 indices[kCount];
+  static constexpr uint32 kStep = kTile.loads * device::kWarpLanes;
+  int64 indices[kTile.loads];
 };
 
 inline Batch load_batch(const GetFusedMappingArgs& args, const Span& span, uint32 first) {
   Batch batch;
 #pragma unroll
-  for (int32 k = 0; k < Batch::kCount; ++k) {
+  for (int32 k = 0; k < kTile.loads; ++k) {
     const uint32 i = first + k * device::kWarpLanes + device::lane_id();
     batch.indices[k] = i < span.end ? args.topk_idx[i] : -1;
   }
@@ -76,20 +76,19 @@ inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Bat
 #pragma unroll 8
   for (int32 first = 0; first < kCounts; first += kThreads) {
     const int32 i = first + static_cast<int32>(threadIdx.x);
-    if (i < kCounts) (&shared.places[0][0])[i] = 0;
+    if (kCounts % kThreads == 0 || i < kCounts) (&shared.places[0][0])[i] = 0;
   }
   if (threadIdx.x == 0) shared.first_cut = kExperts;
   __syncthreads();
   uint32* const counts = shared.places[kTile.phase == kMapCount ? 0 : warp_id()];
 #pragma unroll 1
-  for (uint32 first = span.begin; first < span.end;) {
+  for (uint32 first = span.begin; first < span.end; first += Batch::kStep) {
+    if (first != span.begin) batch = load_batch(args, span, first);
 #pragma unroll
-    for (int32 k = 0; k < Batch::kCount; ++k) {
+    for (int32 k = 0; k < kTile.loads; ++k) {
       const int32 expert = routed_expert(batch.indices[k], kExperts);
       if (expert >= 0) atomicAdd(counts + expert, 1u);
     }
-    first += Batch::kStep;
-    batch = load_batch(args, span, first);
   }
   __syncthreads();
 }
@@ -122,7 +121,7 @@ inline uint32 sum_before(uint32 value, uint32* sums, uint32& total) {
   }
   if (device::lane_id() == device::kWarpLanes - 1) sums[warp_id()] = sum;
   __syncthreads();
-  const uint32 of_warp = device::lane_id() < kWarps ? sums[device::lane_id()] : 0;
+  const uint32 of_warp = device::lane_id() < kMapWarps ? sums[device::lane_id()] : 0;
   total = __reduce_add_sync(device::kAllLanes, of_warp);
   const uint32 of_lower = device::lane_id() < warp_id() ? of_warp : 0;
   return __reduce_add_sync(device::kAllLanes, of_lower) + sum - value;
@@ -163,9 +162,9 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
     uint32 before = 0;  // in blocks before this one
     if (kTile.phase == kMapPlace && exists) count = add_parts(args, expert, before);
     if (first == 0) count_entries(args, span, batch, shared);
-    uint32 of_warps[kWarps];
+    uint32 of_warps[kParts];
 #pragma unroll
-    for (int32 warp = 0; warp < kWarps; ++warp) {
+    for (int32 warp = 0; warp < kParts; ++warp) {
       of_warps[warp] = exists ? shared.places[warp][expert] : 0;
       if (kTile.phase == kMapAtOnce) count += of_warps[warp];
     }
@@ -181,7 +180,7 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
     if (exists) {
       uint32 next = static_cast<uint32>(start_here) + before;  // below 2^32 whatever is added
 #pragma unroll
-      for (int32 warp = 0; warp < kWarps; ++warp) {
+      for (int32 warp = 0; warp < kParts; ++warp) {
         shared.places[warp][expert] = next;
         next += of_warps[warp];
       }
@@ -238,7 +237,7 @@ inline void place_entries(const GetFusedMappingArgs& args, const Span& span, uin
     if (expert >= 0 && same >> device::lane_id() == 1) next[expert] = pos + 1;
     __syncwarp();
     if (i >= span.end) continue;
-    if (is_bad_index(index, kExperts)) report(args, i, numerics::kFaultIndexOutOfRange);
+    if (expert < 0 && index != -1) report(args, i, numerics::kFaultIndexOutOfRange);
     const bool has_place = expert >= 0 && pos < static_cast<uint32>(args.num_expanded);
     args.token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
     if (has_place) {

@@ -22,12 +22,11 @@ constexpr int64 kPartEntries = 1024;    // of many, worth a block
 constexpr int64 kMostParts = 64;        // every block reads the counts of all
 constexpr int64 kMostCounts = 1 << 15;  // of these
 
-// Warps of a block, a power of two, whose counts fit. Each makes the tables longer that the block
-// walks through; fewer have more steps to go.
-int32 num_warps(const GetFusedMappingShape& shape) {
-  int32 warps = 16;
-  while (warps > 1 && warps * shape.num_experts * 4 > kMapCountBytes) warps /= 2;
-  return warps;
+// Parts of a block, a power of two, whose counts fit.
+int32 most_parts(const GetFusedMappingShape& shape) {
+  int32 parts = kMapWarps;
+  while (parts > 1 && parts * shape.num_experts * 4 > kMapCountBytes) parts /= 2;
+  return parts;
 }
 
 }  // namespace
@@ -36,24 +35,26 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
                        const Launch& where) {
   const Text& text = get_fused_mapping_text;
   GetFusedMappingArgs mine = args;
-  const auto run = [&](int64 blocks, const GetFusedMappingTile& tile) {
-    launch(text, {.grid = {blocks}, .block = {32 * tile.warps}}, mine, shape, tile, where);
+  const auto run = [&](int64 blocks, int32 phase, int32 parts) {
+    const int64 steps = mine.part / (32 * parts);
+    const GetFusedMappingTile tile{phase, parts, steps <= 1 ? 1 : steps == 2 ? 2 : 4};
+    launch(text, {.grid = {blocks}, .block = {32 * kMapWarps}}, mine, shape, tile, where);
   };
-  const int32 warps = num_warps(shape);
   const int64 most_blocks =
       std::min({kMostParts, int64{num_sms(text, where)}, kMostCounts / shape.num_experts});
   int64 blocks = std::min(most_blocks, numerics::ceil_div(args.num_entries, kPartEntries));
   if (args.num_entries <= kFewEntries || blocks <= 1) {
-    mine.part = numerics::align_up(args.num_entries, 32 * warps);
+    const int32 parts = args.num_entries <= 32 ? 1 : most_parts(shape);
+    mine.part = numerics::align_up(args.num_entries, 32 * parts);
     const int64 padding = numerics::ceil_div(args.num_expanded, kPadPositions);
-    return run(std::clamp<int64>(padding, 1, kMostPadBlocks), {kMapAtOnce, warps});
+    return run(std::clamp<int64>(padding, 1, kMostPadBlocks), kMapAtOnce, parts);
   }
-  mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * warps);
+  mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * kMapWarps);
   blocks = numerics::ceil_div(args.num_entries, mine.part);
   const std::shared_ptr<void> counts = scratch(blocks * shape.num_experts * 4, where);
   mine.counts = static_cast<int32*>(counts.get());
-  run(blocks, {kMapCount, warps});
-  run(blocks, {kMapPlace, warps});
+  run(blocks, kMapCount, kMapWarps);
+  run(blocks, kMapPlace, most_parts(shape));
 }
 
 }  // namespace cuda

@@ -14,9 +14,11 @@ constexpr int32 kMapPlace = 2;
 
 struct GetFusedMappingTile {
   int32 phase;
-  int32 warps;  // of a block; each has counts of its own
+  int32 parts;  // of a block's entries: a warp each, which has counts of its own to place them
+  int32 loads;  // of a lane, in flight
 };
 
+constexpr int32 kMapWarps = 16;  // of a block
 /// Shared memory for the counts of all warps.
 constexpr int32 kMapCountBytes = 32 * 1024;
 
