@@ -35,7 +35,7 @@ inline void inplace_unique_group_indices(const InplaceUniqueGroupIndicesArgs& ar
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(128) inplace_unique_group_indices_kernel(
+extern "C" __global__ void __launch_bounds__(256) inplace_unique_group_indices_kernel(
     const __grid_constant__ tilekernels::InplaceUniqueGroupIndicesArgs args) {
   tilekernels::inplace_unique_group_indices(args);
 }

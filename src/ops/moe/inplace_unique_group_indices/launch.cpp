@@ -12,7 +12,7 @@ extern const Text inplace_unique_group_indices_text;
 void inplace_unique_group_indices(const InplaceUniqueGroupIndicesArgs& args,
                                   const InplaceUniqueGroupIndicesShape& shape,
                                   const Launch& where) {
-  constexpr int64 kThreads = 128;
+  constexpr int64 kThreads = 256;
   const int64 rows = kThreads / power_of_two_from(shape.num_topk);
   launch(inplace_unique_group_indices_text,
          {.grid = {numerics::ceil_div(args.num_tokens, rows)}, .block = {kThreads}}, args, shape,

@@ -10,6 +10,6 @@ struct MaskIndicesByTpTile {
   int32 wide;  // 1: a thread takes 16 bytes; 0: one index
 };
 
-constexpr int32 kMaskIndicesThreads = 128;
+constexpr int32 kMaskIndicesThreads = 256;
 
 }  // namespace tilekernels
