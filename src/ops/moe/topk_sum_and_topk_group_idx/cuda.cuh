@@ -216,7 +216,7 @@ inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) 
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(128, tilekernels::kTile.rows > 1 ? 6 : 1)
+extern "C" __global__ void __launch_bounds__(256, tilekernels::kTile.rows > 1 ? 3 : 1)
     topk_sum_and_topk_group_idx_kernel(
         const __grid_constant__ tilekernels::TopkSumAndTopkGroupIdxArgs args) {
   tilekernels::topk_sum_and_topk_group_idx(args);

@@ -12,7 +12,7 @@ extern const Text topk_sum_and_topk_group_idx_text;
 
 void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args,
                                  const TopkSumAndTopkGroupIdxShape& shape, const Launch& where) {
-  constexpr int32 kMaxWarps = 4;
+  constexpr int32 kMaxWarps = 8;
   // Lanes that load side by side take whole sectors of 32 bytes, and all when there are few groups.
   TopkSumAndTopkGroupIdxTile tile{.lanes = 1, .rows = 0};
   while (tile.lanes < 32 && tile.lanes < shape.group_size &&
