@@ -41,24 +41,30 @@ inline int32 begin_of(int32 step) {
   return step * kStep + static_cast<int32>(device::lane_id()) * kWidth;
 }
 
-// Beyond the row's end: zeros.
-inline Part load(const float* row, int32 step) {
-  const int32 begin = begin_of(step);
+// Where this lane's parts of a row begin.
+template <class T>
+inline T* lanes_place(T* row) {
+  return row + begin_of(0);
+}
+
+// Beyond the row's end: zeros. Here and below `place` is the lane's own.
+inline Part load(const float* place, int32 step) {
+  const float* from = place + step * kStep;
   if constexpr (kTile.wide != 0) {
     Part part{};
-    if (begin < kExperts) part = device::load<kWidth * 4>(row + begin);
+    if (begin_of(step) < kExperts) part = device::load<kWidth * 4>(from);
     return part;
   } else {
-    return device::load_units<kWidth * 4, 4>(row + begin, kExperts - begin);
+    return device::load_units<kWidth * 4, 4>(from, kExperts - begin_of(step));
   }
 }
 
-inline void store(float* row, int32 step, const Part& part) {
-  const int32 begin = begin_of(step);
+inline void store(float* place, int32 step, const Part& part) {
+  float* to = place + step * kStep;
   if constexpr (kTile.wide != 0) {
-    if (begin < kExperts) device::store(row + begin, part);
+    if (begin_of(step) < kExperts) device::store(to, part);
   } else {
-    device::store_units<kWidth * 4, 4>(row + begin, part, kExperts - begin);
+    device::store_units<kWidth * 4, 4>(to, part, kExperts - begin_of(step));
   }
 }
 
@@ -69,7 +75,6 @@ struct Aux {
   bool is_there;
   float inverse;
   float mean;
-  const float* sums;  // H
 };
 
 // A lane's part of a row, if it stays.
@@ -77,20 +82,20 @@ struct Kept {
   Part parts[kStays ? kKept : 1];
 };
 
-inline Kept load_kept(const float* row) {
+inline Kept load_kept(const float* place) {
   Kept kept{};
   if constexpr (kStays) {
 #pragma unroll
-    for (int32 step = 0; step < kSteps; ++step) kept.parts[step] = load(row, step);
+    for (int32 step = 0; step < kSteps; ++step) kept.parts[step] = load(place, step);
   }
   return kept;
 }
 
-inline Part part_of(const Kept& kept, const float* row, int32 step) {
+inline Part part_of(const Kept& kept, const float* place, int32 step) {
   if constexpr (kStays) {
     return kept.parts[step];
   } else {
-    return load(row, step);
+    return load(place, step);
   }
 }
 
@@ -154,7 +159,7 @@ inline Aux aux_of(const float* scores, const float* sums, const Kept& u, const K
   }
   const Totals totals = totals_of(of_scores, of_products);
   const float inverse = 1.0f / totals.score;
-  return {totals.score != 0.0f, inverse, totals.product * inverse, sums};
+  return {totals.score != 0.0f, inverse, totals.product * inverse};
 }
 
 // Whether derivative() may be asked for this score.
@@ -171,14 +176,14 @@ inline float gradient(float routed, float sum, const Aux& aux, float of_score) {
   return device::canonical((routed + (sum - aux.mean) * aux.inverse) * of_score);
 }
 
-// Step by step, as if no expert was chosen.
-inline void store_dense(float* grad_logits, const float* scores, const Aux& aux, const Kept& u,
-                        const Kept& h) {
+// Step by step, as if no expert was chosen. True if derivative() was enough.
+inline bool store_dense(float* grad_logits, const float* scores, const float* sums, const Aux& aux,
+                        const Kept& u, const Kept& h) {
   bool are_usual = true;
 #pragma unroll(kStays ? kSteps : 1)
   for (int32 step = 0; step < kSteps; ++step) {
     const Part score = part_of(u, scores, step);
-    const Part sum = part_of(h, aux.sums, step);
+    const Part sum = part_of(h, sums, step);
     Part part;
 #pragma unroll
     for (int32 i = 0; i < kWidth; ++i) {
@@ -188,14 +193,18 @@ inline void store_dense(float* grad_logits, const float* scores, const Aux& aux,
     }
     store(grad_logits, step, part);
   }
-  if (are_usual) return;
+  return are_usual;
+}
+
+// The same for any scores.
+inline void store_any_dense(float* grad_logits, const float* scores, const float* sums,
+                            const Aux& aux) {
 #pragma unroll 1
   for (int32 step = 0; step < kSteps; ++step) {
     const int32 begin = begin_of(step);
 #pragma unroll 1
     for (int32 e = begin; e < numerics::min_of(begin + kWidth, kExperts); ++e) {
-      grad_logits[e] =
-          gradient(0.0f, aux.sums[e], aux, score_derivative(kShape.scoring, scores[e]));
+      grad_logits[e] = gradient(0.0f, sums[e], aux, score_derivative(kShape.scoring, scores[e]));
     }
   }
 }
@@ -205,43 +214,42 @@ inline void store_zeros(float* grad_logits) {
   for (int32 step = 0; step < kSteps; ++step) store(grad_logits, step, Part{});
 }
 
-// The sequence of a row: H, and the rows from this one on.
-struct Sequence {
-  const float* sums;
-  int64 left;
-};
-
-inline Sequence sequence_of(const MoeTopkGateBackwardArgs& args, int64 row) {
-  const int64 sequence = row / args.tokens_per_sequence;
-  return {args.grad_scores_sum + sequence * kExperts,
-          (sequence + 1) * args.tokens_per_sequence - row};
-}
-
 // The warp's rows from `first` on, as if no expert was chosen; returns the dense term of the
-// lane's own. `u` and `h` are of the first one; `are_dense` has a bit for each lane whose row may
-// have the term.
+// lane's own row, whose sequence is `later` ones behind that of the first row. `u` and `h` are of
+// the first row, its H begins at `sums`; `are_dense` has a bit for each lane whose row may have the
+// term.
 inline Aux store_rows(const MoeTopkGateBackwardArgs& args, int64 first, int32 rows, Kept u, Kept h,
-                      Sequence sequence, uint32 are_dense) {
-  const float* scores = args.scores + first * kExperts;
-  float* grad_logits = args.grad_logits + first * kExperts;
+                      const float* sums, int32 later, uint32 are_dense) {
+  const float* scores = lanes_place(args.scores + first * kExperts);
+  float* grad_logits = lanes_place(args.grad_logits + first * kExperts);
+  const float* h_place = lanes_place(sums);
   Aux mine{};
+  int32 sequence = 0;
   int32 row = 0;
   do {
+    const int32 next_sequence = __shfl_sync(device::kAllLanes, later, row * kLanes);
+    if (next_sequence != sequence) {
+      h_place += int64{next_sequence - sequence} * kExperts;
+      sequence = next_sequence;
+      h = load_kept(h_place);
+    }
     const Kept now = u;
     if (row + 1 < rows) u = load_kept(scores + kExperts);
     Aux aux{};
-    if ((are_dense >> row * kLanes & 1) != 0) {
-      aux = aux_of(scores, sequence.sums, now, h);
-      if (aux.is_there) store_dense(grad_logits, scores, aux, now, h);
+    if ((are_dense & 1) != 0) {
+      aux = aux_of(scores, h_place, now, h);
+      if (aux.is_there && !store_dense(grad_logits, scores, h_place, aux, now, h)) {
+        // From places that the compiler does not keep for it
+        const auto token = first + device::kept(static_cast<uint32>(row));
+        store_any_dense(args.grad_logits + token * kExperts, args.scores + token * kExperts,
+                        sums + int64{sequence} * kExperts, aux);
+      }
     }
     if (!aux.is_there) store_zeros(grad_logits);
     if (static_cast<int32>(device::lane_id()) / kLanes == row) mine = aux;
-    if (--sequence.left == 0 && row + 1 < rows) {
-      sequence = {sequence.sums + kExperts, args.tokens_per_sequence};
-      h = load_kept(sequence.sums);
-    }
     scores += kExperts;
     grad_logits += kExperts;
+    are_dense = are_dense >> (kLanes - 1) >> 1;  // kLanes may be 32
   } while (++row < rows);
   return mine;
 }
@@ -269,18 +277,24 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   }
   // The scores do not wait for the indices.
   Kept u{};
-  if constexpr (kHasAux || kIsStaged) u = load_kept(args.scores + first * kExperts);
+  if constexpr (kHasAux || kIsStaged) u = load_kept(lanes_place(args.scores + first * kExperts));
   Aux aux{};
+  const float* sums = nullptr;  // H of the lane's own row
   if constexpr (kHasAux) {
-    const Sequence sequence = sequence_of(args, first);
-    const Kept h = load_kept(sequence.sums);
+    const int64 sequence = token / args.tokens_per_sequence;
+    const int64 first_sequence = __shfl_sync(device::kAllLanes, sequence, 0);
+    sums = args.grad_scores_sum + sequence * kExperts;
+    const float* first_sums = args.grad_scores_sum + first_sequence * kExperts;
+    const Kept h = load_kept(lanes_place(first_sums));
     const bool may_be_dense = has_row && args.mask[token] != 0;
-    aux = store_rows(args, first, rows, u, h, sequence,
+    aux = store_rows(args, first, rows, u, h, first_sums,
+                     static_cast<int32>(sequence - first_sequence),
                      __ballot_sync(device::kAllLanes, may_be_dense));
   } else {
 #pragma unroll
     for (int32 row = 0; row < kRows; ++row) {  // the last one again where one is missing
-      store_zeros(args.grad_logits + (first + numerics::min_of(row, rows - 1)) * kExperts);
+      store_zeros(
+          lanes_place(args.grad_logits + (first + numerics::min_of(row, rows - 1)) * kExperts));
     }
   }
   __syncwarp();  // what other lanes stored comes before the chosen experts
@@ -318,7 +332,7 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   const auto finish = [&](float routed, float of_score) {
     if (counts) {  // slots of one expert store the same
       args.grad_logits[token * kExperts + expert] =
-          aux.is_there ? gradient(routed, aux.sums[expert], aux, of_score)
+          aux.is_there ? gradient(routed, sums[expert], aux, of_score)
                        : device::canonical(routed * of_score);
     }
     if (!counts && index != -1) {
