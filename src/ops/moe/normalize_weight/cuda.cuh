@@ -50,23 +50,23 @@ inline void normalize_weight(const NormalizeWeightArgs& args) {
   }
   const float denominator = sums[0] + kWeightEpsilon;
   const auto store = [&](const float* quotients) {
-    if (!has_weights) return;
 #pragma unroll
     for (int32 j = 0; j < kWidth; ++j) words.words[j] = numerics::bit_cast<uint32>(quotients[j]);
-    device::store(args.normalized_weights + place, words);
-    if (part == 0) args.denominator[token] = device::canonical(denominator);
+    if (has_weights) device::store(args.normalized_weights + place, words);
   };
-  // Where all weights of a row are above the lowest, none is above the sum.
+  const device::Divisor divisor = device::divisor(denominator);
+  float quotients[kWidth];
+#pragma unroll
+  for (int32 j = 0; j < kWidth; ++j) quotients[j] = device::divide(weights[j], divisor);
+  store(quotients);
+  if (has_weights && part == 0) args.denominator[token] = device::canonical(denominator);
+
+  // Those of rare rows are stored again. Where all weights are above the lowest, none is above the
+  // sum.
   const bool is_rare = has_weights && !(lowest >= device::kDivisionLowest &&
                                         denominator <= device::kDivisionHighest);
-  if (!__any_sync(device::kAllLanes, is_rare)) {
-    const device::Divisor divisor = device::divisor(denominator);
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) weights[j] = device::divide(weights[j], divisor);
-    store(weights);
-    return;
-  }
-  // One division in the text; the quotients are in their places after all turns.
+  if (!__any_sync(device::kAllLanes, is_rare)) return;
+    // One division in the text; the quotients are in their places after all turns.
 #pragma unroll 1
   for (int32 turn = 0; turn < kWidth; ++turn) {
     const float quotient = numerics::canonical(weights[0] / denominator);
