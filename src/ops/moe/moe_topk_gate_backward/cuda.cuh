@@ -327,24 +327,22 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
     denominator += __shfl_xor_sync(device::kAllLanes, denominator, step);
     dot += __shfl_xor_sync(device::kAllLanes, dot, step);
   }
-  float of_score = derivative(score);
+  const float of_score = derivative(score);
   const float delta = (args.routed_scaling_factor * grad - dot) / (denominator + kWeightEpsilon);
-  const auto finish = [&](float routed, float of_score) {
-    if (counts) {  // slots of one expert store the same
-      args.grad_logits[token * kExperts + expert] =
-          aux.is_there ? gradient(routed, sums[expert], aux, of_score)
-                       : device::canonical(routed * of_score);
-    }
-    if (!counts && index != -1) {
-      device::note_fault(args.fault, token, kMoeTopkGateBackwardId,
-                         numerics::kFaultIndexOutOfRange);
-    }
+  const auto store_chosen = [&](float routed, float of_score) {
+    if (!counts) return;
+    args.grad_logits[token * kExperts + expert] =
+        aux.is_there ? gradient(routed, sums[expert], aux, of_score)
+                     : device::canonical(routed * of_score);
   };
-  const bool is_rare = (counts && has_twin) || !is_usual(score);
-  if (!__any_sync(device::kAllLanes, is_rare)) {
-    finish(0.0f + delta, of_score);
-    return;
+  store_chosen(0.0f + delta, of_score);
+  if (!counts && index != -1) {
+    device::note_fault(args.fault, token, kMoeTopkGateBackwardId, numerics::kFaultIndexOutOfRange);
   }
+
+  // Rare rows store theirs again, slots of one expert the same.
+  const bool is_rare = (counts && has_twin) || !is_usual(score);
+  if (!__any_sync(device::kAllLanes, is_rare)) return;
   float routed = 0.0f;
 #pragma unroll 1
   for (int32 k = 0; k < kTopk; ++k) {
@@ -352,7 +350,8 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
     const float its_delta = __shfl_sync(device::kAllLanes, delta, k, kLanes);
     if (other == expert) routed += its_delta;
   }
-  finish(routed, score_derivative(kShape.scoring, score));
+  __syncwarp();  // what another lane stored for the same expert comes before
+  store_chosen(routed, score_derivative(kShape.scoring, score));
 }
 
 }  // namespace tilekernels
