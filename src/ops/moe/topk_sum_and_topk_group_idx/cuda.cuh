@@ -71,6 +71,7 @@ inline void any_row(const TopkSumAndTopkGroupIdxArgs& args, int64 token) {
     device::note_fault(args.fault, token, kTopkSumAndTopkGroupIdxId, numerics::kFaultNotFinite);
   }
   const int32 rank = device::rank_among_lanes<kGroups>(key);
+  __syncwarp();  // what warp_rows stored comes before
   if (lane < kGroups && rank < kShape.num_topk_groups) {
     args.group_idx[token * kShape.num_topk_groups + rank] = lane;
   }
@@ -159,8 +160,10 @@ inline void store_groups(const TopkSumAndTopkGroupIdxArgs& args, int64 first_tok
 inline void warp_rows(const TopkSumAndTopkGroupIdxArgs& args, int64 first_token) {
   using W = WarpRows;
   const auto lane = static_cast<int32>(device::lane_id());
-  const auto rows =
-      static_cast<int32>(numerics::min_of(int64{W::kRows}, args.num_tokens - first_token));
+  const int32 rows =
+      W::kRows == 1
+          ? 1
+          : static_cast<int32>(numerics::min_of(int64{W::kRows}, args.num_tokens - first_token));
   device::Words<16> parts[W::kRows * W::kSteps];
 #pragma unroll
   for (int32 i = 0; i < W::kRows * W::kSteps; ++i) {
@@ -190,12 +193,12 @@ inline void warp_rows(const TopkSumAndTopkGroupIdxArgs& args, int64 first_token)
     best[0] = merge(best[0], {__shfl_xor_sync(device::kAllLanes, best[0].first, 1 << bit),
                               __shfl_xor_sync(device::kAllLanes, best[0].second, 1 << bit)});
   }
+  const float value = kShape.num_topk_sum == 1 ? best[0].first : best[0].first + best[0].second;
+  store_groups(args, first_token, rows, numerics::topk_key_of_number(value));
+
+  // Rows that are not finite, and those beside them, are stored again.
   const bool is_bad = !numerics::is_finite(best[0].first) || lowest < -numerics::kFloatMax;
-  if (!__any_sync(device::kAllLanes, is_bad)) {
-    const float value = kShape.num_topk_sum == 1 ? best[0].first : best[0].first + best[0].second;
-    store_groups(args, first_token, rows, numerics::topk_key_of_number(value));
-    return;
-  }
+  if (!__any_sync(device::kAllLanes, is_bad)) return;
 #pragma unroll 1
   for (int32 row = 0; row < rows; ++row) any_row(args, first_token + row);
 }
