@@ -20,21 +20,21 @@ namespace {
 constexpr const char* kFlushName = "bench_flush_kernel";
 
 // What follows restates CUPTI's binary interface, so that no toolkit is needed to build.
+constexpr int kMemset = 2;             // CUPTI_ACTIVITY_KIND_MEMSET
 constexpr int kConcurrentKernel = 10;  // CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL
 constexpr uint32_t kFlushForced = 1;   // CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 constexpr size_t kBufferBytes = 4 << 20;
 constexpr size_t kBufferAlignment = 8;
 
-// The beginning of a kernel's record, the same since CUPTI 9.
-struct KernelActivity {
+// The beginning of a record of either kind, the same since CUPTI 9; a kernel's has its name, too.
+struct Activity {
   uint32_t kind;
   uint32_t not_used[3];
   uint64_t start;
   uint64_t end;
-  char not_used_either[72];
-  const char* name;
 };
-static_assert(offsetof(KernelActivity, start) == 16 && offsetof(KernelActivity, name) == 104);
+static_assert(offsetof(Activity, start) == 16);
+constexpr size_t kNameOfKernel = 104;
 
 struct Cupti {
   int (*register_callbacks)(void (*)(uint8_t**, size_t*, size_t*),
@@ -61,10 +61,15 @@ void take_buffer(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_size) {
   void* record = nullptr;
   const std::lock_guard lock(mutex);
   while (valid_size > 0 && cupti.next_record(buffer, valid_size, &record) == 0) {
-    KernelActivity kernel;
-    std::memcpy(&kernel, record, sizeof(kernel));
-    if (kernel.kind != static_cast<uint32_t>(kConcurrentKernel)) continue;
-    records.push_back({kernel.name == nullptr ? "" : kernel.name, kernel.start, kernel.end});
+    Activity activity;
+    std::memcpy(&activity, record, sizeof(activity));
+    const char* name = nullptr;
+    if (activity.kind == static_cast<uint32_t>(kConcurrentKernel)) {
+      std::memcpy(&name, static_cast<char*>(record) + kNameOfKernel, sizeof(name));
+    } else if (activity.kind != static_cast<uint32_t>(kMemset)) {
+      continue;
+    }
+    records.push_back({name == nullptr ? "" : name, activity.start, activity.end});
   }
   std::free(buffer);
 }
@@ -93,7 +98,9 @@ std::string open_cupti(const char* path) {
   };
   std::string problem = problem_of(cupti.register_callbacks(give_buffer, take_buffer),
                                    "cuptiActivityRegisterCallbacks");
-  if (problem.empty()) problem = problem_of(cupti.enable(kConcurrentKernel), "cuptiActivityEnable");
+  for (const int kind : {kMemset, kConcurrentKernel}) {
+    if (problem.empty()) problem = problem_of(cupti.enable(kind), "cuptiActivityEnable");
+  }
   return problem;
 }
 

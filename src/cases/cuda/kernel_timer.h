@@ -35,7 +35,7 @@ std::unique_ptr<KernelTimer> cupti_timer(const std::string& path, std::string& p
 /// event costs goes, but the result is that much less exact. `empty` launches the empty kernel.
 std::unique_ptr<KernelTimer> event_timer(const KernelCall& empty);
 
-/// One kernel as CUPTI reports it, in nanoseconds.
+/// One kernel, or one fill of memory without a name, as CUPTI reports it, in nanoseconds.
 struct KernelRecord {
   std::string name;
   uint64_t start;
