@@ -190,6 +190,22 @@ EMULATOR_INLINE void add_f16x2(u32& d, u32 a, u32 b) {
   d = pair(to_f16(of_f16(a & 0xFFFF) + of_f16(b & 0xFFFF)),
            to_f16(of_f16(a >> 16) + of_f16(b >> 16)));
 }
+EMULATOR_INLINE void abs_f16x2(u32& d, u32 a) { d = a & 0x7FFF7FFF; }
+// Of two magnitudes; `inf` is above all but NaNs.
+EMULATOR_PLAIN static u32 max_or_nan(u32 a, u32 b, u32 inf) {
+  return a > inf || b > inf ? 0x7FFF : a > b ? a : b;
+}
+EMULATOR_PLAIN static u32 max_magnitudes(u32 a, u32 b, u32 inf) {
+  return pair(max_or_nan(a & 0x7FFF, b & 0x7FFF, inf),
+              max_or_nan(a >> 16 & 0x7FFF, b >> 16 & 0x7FFF, inf));
+}
+EMULATOR_INLINE void max_NaN_f16x2(u32& d, u32 a, u32 b) {
+  if (((a | b) & 0x80008000) != 0) api->fail("max.NaN.f16x2 of other numbers than magnitudes");
+  d = max_magnitudes(a, b, 0x7C00);
+}
+EMULATOR_INLINE void max_NaN_xorsign_abs_bf16x2(u32& d, u32 a, u32 b) {
+  d = max_magnitudes(a, b, 0x7F80) | ((a ^ b) & 0x80008000);
+}
 EMULATOR_INLINE void lop3_b32(u32& d, u32 a, u32 b, u32 c, u32 table) {
   d = 0;
   for (u32 i = 0; i < 8; ++i) {

@@ -154,10 +154,14 @@ inline void widen(const Held& x, float* elements) {
 
 // The larger magnitudes among the pairs of a chunk, as numbers of 16 bits.
 inline uint32 half_magnitudes(const uint32* pairs, int32 count) {
-  uint32 larger = 0;
+  uint32 larger = pairs[0];
 #pragma unroll
-  for (int32 i = 0; i < count; ++i) larger = device::max_u16x2(larger, pairs[i] & 0x7FFF7FFF);
-  return larger;
+  for (int32 i = 1; i < count; ++i) {
+    larger = kShape.x_dtype == numerics::kDTypeBF16
+                 ? device::larger_magnitudes_bf16x2(larger, pairs[i])
+                 : device::larger_magnitudes_f16x2(larger, pairs[i]);
+  }
+  return larger & 0x7FFF7FFF;
 }
 
 inline uint32 larger_half(uint32 pair) { return numerics::max_of(pair & 0xFFFF, pair >> 16); }

@@ -43,9 +43,10 @@ int32 registers_of(const CastShape& shape, const CastTile& tile) {
   const bool is_heavy = !tile.wide || tile.rows > 4 || shape.sf_kind == numerics::kSfE4M3 ||
                         (quantized && shape.fmt != numerics::kDTypeE4M3);
   if (is_heavy) return 64;
-  // Both magnitudes and units of the pairs that e2m1 is rounded in.
-  const bool is_paired = shape.fmt == numerics::kDTypeE2M1x2 && shape.sf_kind != numerics::kSfF32;
-  return quantized || tile.pack > 1 || is_paired ? 48 : 40;
+  // e4m3 of halves holds two rows a word, e2m1 both magnitudes and units of the pairs it rounds.
+  const bool is_paired = shape.fmt == numerics::kDTypeE2M1x2 ? shape.sf_kind != numerics::kSfF32
+                                                             : shape.x_dtype != numerics::kDTypeF32;
+  return is_paired || tile.pack > 1 ? 48 : 40;
 }
 
 }  // namespace

@@ -27,6 +27,22 @@ inline Pair widen_bf16x2(uint32 x) {
   return {numerics::bit_cast<float>(x << 16), numerics::bit_cast<float>(x & 0xFFFF0000)};
 }
 
+/// The larger magnitudes of two pairs of f16; NaN as soon as one is.
+inline uint32 larger_magnitudes_f16x2(uint32 a, uint32 b) {
+  uint32 larger;
+  asm("abs.f16x2 %0, %0;" : "+r"(a));
+  asm("abs.f16x2 %0, %0;" : "+r"(b));
+  asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+
+/// The same of bf16, but with signs that mean nothing.
+inline uint32 larger_magnitudes_bf16x2(uint32 a, uint32 b) {
+  uint32 larger;
+  asm("max.NaN.xorsign.abs.bf16x2 %0, %1, %2;" : "=r"(larger) : "r"(a), "r"(b));
+  return larger;
+}
+
 /// The low two bytes, e4m3, as f16; exact.
 inline uint32 e4m3x2_to_f16x2(uint32 x) {
   uint32 pair;
