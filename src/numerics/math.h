@@ -45,4 +45,19 @@ inline float exp_f32(float x) {
   return p * half_power * other_power;
 }
 
+constexpr float kMinusHalfRange = 174.0f;
+
+/// exp_f32(-x / 2) for 0 <= x <= kMinusHalfRange, where it is normal: the same bits in fewer steps.
+/// All but n and p is twice what exp_f32 takes, or such a part of it that it rounds in the same
+/// way.
+inline float exp_of_minus_half(float x) {
+  const float shifted = fma_rn(x, -0.5f * kLog2E, kRoundMagic);
+  const float n = shifted - kRoundMagic;
+  const float r = fma_rn(n, -2 * kLn2Low, fma_rn(n, -2 * kLn2High, -x));
+  float q = kExpQ[0] * pow2(-6);
+  for (int32 i = 1; i < 6; ++i) q = fma_rn(q, r, kExpQ[i] * pow2(i - 6));
+  const float p = fma_rn(fma_rn(r * r, q, r), 0.5f, 1.0f);
+  return bit_cast<float>(bit_cast<uint32>(p) + (bit_cast<uint32>(shifted) << 23));
+}
+
 }  // namespace tilekernels::numerics

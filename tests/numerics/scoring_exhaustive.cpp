@@ -9,6 +9,7 @@ namespace {
 TEST(ScoringExhaustive, EveryFp32) {
   for (const Activation& activation : kActivations) check_activation(activation, 0, 1);
   check_sqrt_softplus_derivative(0, 1);
+  check_exp_of_minus_half(0, 1);
 }
 
 }  // namespace

@@ -138,4 +138,16 @@ inline void check_sqrt_softplus_derivative(uint64_t first, uint64_t stride) {
   EXPECT_LE(max_ulp[1], 1.49);
 }
 
+/// The same bits as exp_f32 gives.
+inline void check_exp_of_minus_half(uint64_t first, uint64_t stride) {
+  uint64_t different = 0;
+  for (uint64_t bits = first; bits <= numerics::bit_cast<uint32_t>(numerics::kMinusHalfRange);
+       bits += stride) {
+    const float x = from_bits(static_cast<uint32_t>(bits));
+    different += numerics::bit_cast<uint32_t>(numerics::exp_of_minus_half(x)) !=
+                 numerics::bit_cast<uint32_t>(numerics::exp_f32(-0.5f * x));
+  }
+  EXPECT_EQ(different, 0u);
+}
+
 }  // namespace tilekernels::test

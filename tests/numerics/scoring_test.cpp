@@ -24,11 +24,13 @@ TEST(Scoring, ErrorOfEvery64thFp32) {
     check_activation(activation, 0, sweep_step(64));
   }
   check_sqrt_softplus_derivative(0, sweep_step(64));
+  check_exp_of_minus_half(0, sweep_step(64));
 }
 
 TEST(Scoring, ErrorOfOddFp32) {
   for (const Activation& activation : kActivations) check_activation(activation, 0x1B5, 8191);
   check_sqrt_softplus_derivative(0x1B5, 8191);
+  check_exp_of_minus_half(0x1B5, 8191);
 }
 
 TEST(Scoring, ExpAtItsEnds) {
