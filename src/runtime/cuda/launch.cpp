@@ -91,6 +91,16 @@ int num_sms(const Text& text, const Launch& where) {
   return limit == 0 ? all : std::min(all, limit);
 }
 
+RowsOfBlock rows_of_block(int64_t num_rows, int32_t most, const Text& text, const Launch& where) {
+  constexpr int64_t kFew = 2;    // of a multiprocessor
+  constexpr int64_t kMany = 32;  // more do not run at once
+  constexpr int32_t kSlim = 4;
+  const int64_t sms = num_sms(text, where);
+  if (num_rows <= kFew * sms) return {1, 1};
+  if (num_rows > kMany * sms) return {kSlim, kSlim};
+  return {most, std::min<int64_t>((num_rows + sms - 1) / sms, most)};
+}
+
 std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where) {
   if (compile_only != nullptr) return nullptr;
   return allocate(size_bytes, where.device.index, where.stream);

@@ -49,6 +49,18 @@ int num_sms(const Text& text, const Launch& where);
 /// Threads that keep a multiprocessor busy: with more than these, each may take more of the work.
 constexpr int64_t kBusyThreads = 1024;
 
+/// Of a kernel in which a warp takes a row: `rows` of every block, and what its Tile says, the most
+/// of them that a block may have.
+struct RowsOfBlock {
+  int32_t most;
+  int64_t rows;
+};
+
+/// A row a block while each may have a multiprocessor for itself; fat blocks, of `most` rows or
+/// less, while all rows run at once; and slim ones, which make room for the next sooner, when there
+/// are more.
+RowsOfBlock rows_of_block(int64_t num_rows, int32_t most, const Text& text, const Launch& where);
+
 /// Whether rows from `base` on, `pitch_bytes` apart, begin at multiples of `bytes`, a power of two.
 inline bool is_aligned(const void* base, int64_t pitch_bytes, int64_t bytes) {
   const auto any = reinterpret_cast<uint64_t>(base) | static_cast<uint64_t>(pitch_bytes);

@@ -1,5 +1,6 @@
 // topk_gate on CUDA: a warp a row. The kTopk-th largest of the lanes' maxima leaves few candidates;
-// each counts those that rank before it, which is its place in the result.
+// each counts those that rank before it, which is its place in the result. Of a row that has its
+// multiprocessor for itself the experts are selected one after the other.
 #include "ops/moe/common.h"
 #include "ops/moe/topk_gate/op.h"
 #include "ops/moe/topk_gate/tile.h"
@@ -22,9 +23,8 @@ constexpr int32 kLoads = static_cast<int32>(numerics::ceil_div(kExperts, kStep))
 constexpr bool kIsHeld = kLoads * kWidth <= 32;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
 constexpr int32 kRoom = device::candidate_room(kTopk);
-// A lone warp waits for every reduction; many fill the time with each other's instructions.
-constexpr bool kIsAlone = kTile.warps == 1;
-constexpr int32 kFew = kIsAlone || kTopk > 12 ? 32 : 16;  // candidates, mostly
+constexpr int32 kFew = kTopk > 12 ? 32 : 16;  // candidates, mostly
+constexpr bool kIsInTurn = kTile.rows == 1 && kTopk <= 8 && kLoads * kWidth <= 16;
 
 using Scores = device::Words<kWidth * 4>;
 
@@ -53,15 +53,6 @@ inline void select_one_by_one(const float* row, int64* topk_idx) {
   const uint32 expert = device::select_one_by_one<kTopk>(
       kExperts, [&](uint32 e) { return numerics::topk_key(row[e]); });
   if (device::lane_id() < kTopk) topk_idx[device::lane_id()] = expert;
-}
-
-// What at least kTopk elements reach, and few more; or NaN.
-inline float threshold_of(float lane_max) {
-  constexpr int32 kGroups = power_of_two_from(kTopk);
-  // Every group has a lane among the first kGroups, which hold some of the row.
-  constexpr bool kHasGroups = kGroups < device::kWarpLanes && kExperts > (kGroups - 1) * kWidth;
-  return kIsAlone && kHasGroups ? device::group_threshold<kGroups>(lane_max)
-                                : device::topk_threshold<kTopk>(lane_max);
 }
 
 // Puts the elements that reach the threshold among the candidates; returns how many there are, or,
@@ -94,7 +85,7 @@ inline int32 gather_candidates(const float* row, const Scores* held, float thres
 }
 
 inline void topk_gate(const TopkGateArgs& args) {
-  __shared__ device::Candidates<kRoom> all_candidates[kTile.warps];
+  __shared__ device::Candidates<kRoom> all_candidates[kTile.rows];
   const uint32 warp = threadIdx.x / device::kWarpLanes;
   const auto lane = static_cast<int32>(device::lane_id());
   const int64 token = int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + warp;
@@ -133,7 +124,21 @@ inline void topk_gate(const TopkGateArgs& args) {
     zero += zeros[j];
     lane_max = fmaxf(lane_max, maxima[j]);
   }
-  if (__any_sync(device::kAllLanes, numerics::is_nan(zero))) {
+  const bool has_infinite = __any_sync(device::kAllLanes, numerics::is_nan(zero));
+  if constexpr (kIsInTurn) {
+    float values[kLoads][kWidth];
+#pragma unroll
+    for (int32 i = 0; i < kLoads; ++i) {
+#pragma unroll
+      for (int32 j = 0; j < kWidth; ++j) values[i][j] = score(held[i], j);
+    }
+    const uint32 expert = device::select_in_turn<kTopk>(values, first_expert(0), kStep);
+    if (!has_infinite) {
+      if (lane < kTopk) topk_idx[lane] = expert;
+      return;
+    }
+  }
+  if (has_infinite) {
     if (lane == 0) {
       device::note_fault(args.fault, token, kTopkGateId, numerics::kFaultNotFinite);
     }
@@ -141,7 +146,8 @@ inline void topk_gate(const TopkGateArgs& args) {
   }
 
   device::Candidates<kRoom>& candidates = all_candidates[warp];
-  const float threshold = threshold_of(lane_max);
+  // NaN if there are fewer than kTopk different maxima
+  const float threshold = device::topk_threshold<kTopk>(lane_max);
   const int32 count = gather_candidates(row, held, threshold, candidates);
   // Many equal scores; or, if none reaches a NaN threshold, many equal maxima.
   if (count > kRoom || count < kTopk) return select_one_by_one(row, topk_idx);
@@ -151,7 +157,7 @@ inline void topk_gate(const TopkGateArgs& args) {
 
 }  // namespace tilekernels
 
-extern "C" __global__ void __launch_bounds__(tilekernels::kTile.warps * 32)
+extern "C" __global__ void __launch_bounds__(tilekernels::kTile.rows * 32)
     topk_gate_kernel(const __grid_constant__ tilekernels::TopkGateArgs args) {
   tilekernels::topk_gate(args);
 }

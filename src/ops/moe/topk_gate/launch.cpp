@@ -11,13 +11,13 @@ namespace cuda {
 extern const Text topk_gate_text;
 
 void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
-  // A row a block while there are few: every row has a multiprocessor of its own.
-  const bool is_small = args.num_tokens <= 2 * num_sms(topk_gate_text, where);
-  const TopkGateTile tile{.warps = is_small ? 1 : 8,
+  const int32 room = shape.num_topk <= 8 ? 32 : 16;  // rows whose candidates a block has room for
+  const auto [most, rows] = rows_of_block(args.num_tokens, room, topk_gate_text, where);
+  const TopkGateTile tile{.rows = most,
                           .wide = shape.num_experts % 4 == 0 && is_aligned(args.scores, 0, 16)};
   launch(topk_gate_text,
-         {.grid = {numerics::ceil_div(args.num_tokens, tile.warps)}, .block = {32 * tile.warps}},
-         args, shape, tile, where);
+         {.grid = {numerics::ceil_div(args.num_tokens, rows)}, .block = {32 * rows}}, args, shape,
+         tile, where);
 }
 
 }  // namespace cuda

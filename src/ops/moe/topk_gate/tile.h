@@ -6,8 +6,8 @@
 namespace tilekernels {
 
 struct TopkGateTile {
-  int32 warps;  // of a block; each takes one row
-  int32 wide;   // 1: rows are loaded by 16 bytes
+  int32 rows;  // of a block at most; a warp takes one
+  int32 wide;  // 1: rows are loaded by 16 bytes
 };
 
 }  // namespace tilekernels

@@ -44,6 +44,44 @@ inline uint32 select_one_by_one(uint32 num, Key key_of) {
   return chosen;
 }
 
+/// Of a row whose values lie in registers: the kTopk largest, one after the other, by a loop of
+/// little code. A warp that has its multiprocessor for itself waits for instructions as it does for
+/// data. Value j of load i has the index first + i · step + j. Lane k gets the index of the k-th;
+/// any, where a value is NaN.
+template <int32 kTopk, int32 kLoads, int32 kWidth>
+inline uint32 select_in_turn(float (&values)[kLoads][kWidth], uint32 first, uint32 step) {
+  constexpr int32 kCount = kLoads * kWidth;
+  const auto value = [&](int32 i) -> float& { return values[i / kWidth][i % kWidth]; };
+  const auto index_of = [&](int32 i) { return first + i / kWidth * step + i % kWidth; };
+  uint32 chosen = 0;
+#pragma unroll 1
+  for (int32 rank = 0; rank < kTopk; ++rank) {
+    float best[kCount];
+#pragma unroll
+    for (int32 i = 0; i < kCount; ++i) best[i] = value(i);
+#pragma unroll
+    for (int32 half = (kCount + 1) / 2, left = kCount; left > 1;
+         left = half, half = (left + 1) / 2) {
+#pragma unroll
+      for (int32 i = 0; i + half < left; ++i) best[i] = fmaxf(best[i], best[i + half]);
+    }
+    uint32 mine = 0;  // the first of the lane's largest
+#pragma unroll
+    for (int32 i = kCount - 1; i >= 0; --i) {
+      if (value(i) == best[0]) mine = index_of(i);
+    }
+    const int32 key = numerics::topk_key_of_number(best[0]);
+    const int32 largest = __reduce_max_sync(kAllLanes, key);
+    const uint32 index = __reduce_min_sync(kAllLanes, key == largest ? mine : ~0u);
+    if (static_cast<int32>(lane_id()) == rank) chosen = index;
+#pragma unroll
+    for (int32 i = 0; i < kCount; ++i) {
+      if (index == index_of(i)) value(i) = -numerics::bit_cast<float>(numerics::kInfBits);
+    }
+  }
+  return chosen;
+}
+
 /// Room for the candidates of a row: random scores have about num_topk of them.
 constexpr int32 candidate_room(int32 num_topk) { return num_topk <= 8 ? 64 : 192; }
 
@@ -181,22 +219,6 @@ inline float topk_threshold(float lane_max) {
     if (key == largest) key = numerics::kTopkTaken;
   }
   return numerics::number_of_topk_key(largest);  // of kTopkTaken a NaN
-}
-
-/// In half the time a score that twice as many reach: the least maximum of kGroups (a power of two)
-/// groups of lanes, of neighbours or of those that lie apart. At least kGroups elements reach it.
-template <int32 kGroups>
-inline float group_threshold(float lane_max) {
-  float near = lane_max;
-  float apart = lane_max;
-#pragma unroll
-  for (int32 step = 1; step < kWarpLanes / kGroups; step *= 2) {
-    near = fmaxf(near, __shfl_xor_sync(kAllLanes, near, step));
-    apart = fmaxf(apart, __shfl_xor_sync(kAllLanes, apart, step * kGroups));
-  }
-  return numerics::number_of_topk_key(
-      numerics::max_of(__reduce_min_sync(kAllLanes, numerics::topk_key_of_number(near)),
-                       __reduce_min_sync(kAllLanes, numerics::topk_key_of_number(apart))));
 }
 
 /// How many of the first kCount lanes rank before this one: by a larger key, or by the same in a
