@@ -7,8 +7,8 @@
 
 namespace tilekernels {
 
-// Any row, in full; but for its scores where other warps store them.
-inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed, bool stores_scores) {
+// Any row, in full.
+inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed) {
   if constexpr (kIsSoftmax && kIsHeld) add_up<false>(row, nullptr);
   bool has_infinite = false;
   bool has_nan = false;
@@ -18,7 +18,7 @@ inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed, bool
     const float score = kIsSoftmax && !kShape.has_scores ? 0.0f : score_of(row, logit);
     has_infinite |= !numerics::is_finite(logit);
     has_nan |= numerics::is_nan(ranked(row, logit, score, e));
-    if (kShape.has_scores && stores_scores) {
+    if (kShape.has_scores) {
       args.scores[row.token * kExperts + e] = numerics::canonical(score);
     }
   }
@@ -39,7 +39,7 @@ inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed, bool
     });
     choice = {expert, score_of(row, row.logits[expert])};
   }
-  store_choices(args, row.token, choice, is_fixed);
+  store_choices(args, row, choice, is_fixed);
 }
 
 }  // namespace tilekernels

@@ -8,16 +8,6 @@
 
 namespace tilekernels {
 
-// What at least kTopk elements reach, and few more; or NaN or -Inf.
-inline float threshold_of(float largest) {
-  constexpr int32 kParts = power_of_two_from(kTopk);
-  if constexpr (kIsAlone && kParts > 1 && kParts < device::kWarpLanes) {
-    const float threshold = device::group_threshold<kParts>(largest);
-    if (threshold > -kInf) return threshold;
-  }
-  return device::topk_threshold<kTopk>(largest);
-}
-
 constexpr int32 kBlock = numerics::min_of(kLoads, 32 / kWidth);  // loads: a bit an element
 
 // gather_candidates for kBlock loads from `first` on, with `count` candidates before.
@@ -59,6 +49,16 @@ inline int32 gather_candidates(const Row& row, const Held& held, uint32 groups, 
   return count;
 }
 
+// So that no score is taken twice.
+inline void keep_scores(const Held& held, Room& room) {
+#pragma unroll
+  for (uint32 i = 0; i < kHeld; ++i) {
+    if (!exists(i)) continue;
+#pragma unroll
+    for (int32 j = 0; j < kWidth; ++j) room.scores[first_expert(i) + j] = held.scores[i][j];
+  }
+}
+
 inline float regular_score_of(const Row& row, uint32 expert, const Room& room) {
   return kIsKept ? room.scores[expert] : regular_score_of(row, row.logits[expert]);
 }
@@ -73,7 +73,7 @@ inline float score_candidate(const Row& row, int32 i, Room& room) {
 
 // The experts of a regular row from its candidates.
 inline Choice choose(const Row& row, int32 count, Room& room) {
-  constexpr int32 kFew = kIsAlone || kTopk > 8 ? device::kWarpLanes : 16;  // mostly
+  constexpr int32 kFew = kTopk > 8 ? device::kWarpLanes : 16;  // mostly
   const auto lane = static_cast<int32>(device::lane_id());
   __syncwarp();
   float score = 0.0f;  // of this lane's candidate
@@ -96,15 +96,19 @@ inline Choice choose(const Row& row, int32 count, Room& room) {
   return chosen_of_lane(room);
 }
 
-// Puts the candidates of a regular row into the room. Returns how many; fewer than kTopk or more
-// than there is room for: many equal values, or few that are not -Inf.
-inline int32 find_candidates(const Row& row, Held& held, float largest, Room& room) {
+// Selects the experts of a regular row. False where it cannot: of many equal values, or of fewer
+// than kTopk that are not -Inf.
+inline bool select(const Row& row, Held& held, float largest, Room& room, Choice& choice) {
   uint32 groups = ~0u;
   if constexpr (kGroups > 0) groups = close_groups(row, held, room, largest);
-  float threshold = threshold_of(largest);
+  // NaN if there are fewer than kTopk different maxima
+  float threshold = device::topk_threshold<kTopk>(largest);
   threshold = numerics::fma_rn(fabsf(threshold), -kRelativeMargin, threshold) - kMargin;
-  if (!(threshold > -kInf)) return 0;
-  return gather_candidates(row, held, groups, threshold, room);
+  if (!(threshold > -kInf)) return false;
+  const int32 count = gather_candidates(row, held, groups, threshold, room);
+  if (count < kTopk || count > kRoom) return false;
+  choice = choose(row, count, room);
+  return true;
 }
 
 }  // namespace tilekernels

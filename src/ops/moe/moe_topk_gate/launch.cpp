@@ -14,44 +14,23 @@ namespace cuda {
 
 extern const Text moe_topk_gate_text;
 
-namespace {
-
-// Warps of a row that has its multiprocessor for itself, by predicted latencies (docs/cuda.md):
-// scores by way of shared memory cost as much as two or three more experts a lane.
-int32 row_warps(const MoeTopkGateShape& shape) {
-  constexpr int32 kFewExperts = 160;
-  if (shape.num_experts > kMaxHeldExperts) return 1;
-  if (shape.scoring == kScoringSoftmax) return 2;
-  return shape.num_experts > kFewExperts ? 4 : 1;
-}
-
-}  // namespace
-
 void moe_topk_gate(const MoeTopkGateArgs& args, const MoeTopkGateShape& shape,
                    const Launch& where) {
-  // A row a block while there are few: every row has a multiprocessor of its own.
-  constexpr int32 kMaxRows = 8;
-  const int64 few = 2 * num_sms(moe_topk_gate_text, where);
-  const int64 rows = numerics::min_of<int64>(numerics::ceil_div(args.num_tokens, few), kMaxRows);
-  MoeTopkGateTile tile{
-      .rows = rows == 1 ? 1 : kMaxRows, .row_warps = rows == 1 ? row_warps(shape) : 1, .width = 4};
+  const auto [most, rows] = rows_of_block(args.num_tokens, 8, moe_topk_gate_text, where);
+  MoeTopkGateTile tile{.rows = most, .width = 4};
   // Every lane gets some of the row before one gets more, a load is of one group, and all are
-  // aligned; but of scores that several warps share, which are read by 4 bytes.
-  const bool is_shared = tile.row_warps > 1 && shape.scoring != kScoringSoftmax;
+  // aligned.
   const int64 unit =
       shape.num_groups > 0 ? shape.num_experts / shape.num_groups : shape.num_experts;
   const auto is_right = [&](int64 width) {
-    const auto is_wide = [&](const void* from) {
-      return is_shared || is_aligned(from, 0, 4 * width);
-    };
+    const auto is_wide = [&](const void* from) { return is_aligned(from, 0, 4 * width); };
     return unit % width == 0 && shape.num_experts >= 32 * width && is_wide(args.logits) &&
            is_wide(args.bias) && is_wide(args.image_bias) && is_wide(args.scores);
   };
   while (tile.width > 1 && !is_right(tile.width)) tile.width /= 2;
-  launch(
-      moe_topk_gate_text,
-      {.grid = {numerics::ceil_div(args.num_tokens, rows)}, .block = {32 * rows * tile.row_warps}},
-      args, shape, tile, where);
+  launch(moe_topk_gate_text,
+         {.grid = {numerics::ceil_div(args.num_tokens, rows)}, .block = {32 * rows}}, args, shape,
+         tile, where);
 }
 
 }  // namespace cuda

@@ -34,7 +34,8 @@ inline int64 physical(const MoeTopkGateArgs& args, int64 token, int64 expert) {
 }
 
 // Weights and ids from the choice of each lane.
-inline void store_choices(const MoeTopkGateArgs& args, int64 token, Choice choice, bool is_fixed) {
+inline void store_choices(const MoeTopkGateArgs& args, const Row& row, Choice choice,
+                          bool is_fixed) {
   const auto lane = static_cast<int32>(device::lane_id());
   if (lane >= kTopk) choice.score = 0.0f;
   float weight = choice.score;
@@ -48,6 +49,7 @@ inline void store_choices(const MoeTopkGateArgs& args, int64 token, Choice choic
   }
   weight = lane < kTopk ? weight * args.routed_scaling_factor : 1.0f;
   if (lane >= kSlots) return;
+  const int64 token = row.token;
   if (kShape.has_unmapped && !is_fixed && lane < kTopk) {
     args.unmapped_topk_idx[token * args.unmapped_stride + lane] = choice.expert;
   }

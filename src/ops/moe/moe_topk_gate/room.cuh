@@ -14,18 +14,8 @@ struct alignas(16) Room {
   float group_sums[kGroupsAreLanes ? device::kWarpLanes : 1];
   // The two largest z of each lane and load
   float largest[kGroupsAreRuns ? kLoads * device::kWarpLanes : 1][2];
-  // By expert
-  alignas(16) float z[kIsShared ? kExperts : 1];
-  alignas(16) float scores[kIsKept ? kExperts : 1];
-  float row_largest;  // of kSumsApart
-  float row_sum;
+  alignas(16) float scores[kIsKept ? kExperts : 1];  // by expert
 };
-
-// Whether all warps of a row say so; all of them wait for each other. The vote after the barrier
-// tells the compiler that lanes agree.
-inline bool all_warps(bool is_so) {
-  return __all_sync(device::kAllLanes, __syncthreads_and(is_so));
-}
 
 struct Choice {
   int64 expert;  // -1: none

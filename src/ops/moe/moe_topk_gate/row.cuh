@@ -27,17 +27,14 @@ constexpr bool kIsHeld = kExperts <= kMaxHeldExperts;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
 
 // A row that has its multiprocessor for itself: few steps one after the other rather than few
-// instructions. Its exact scores stay in shared memory, so that none is taken twice.
+// instructions.
 constexpr bool kIsAlone = kTile.rows == 1;
-constexpr bool kIsKept = kIsAlone && kIsHeld && !kIsSoftmax;
-// Of the warps of a row the first one selects. All score a share of the experts before; or, of
-// softmax, the second one adds up meanwhile.
-constexpr bool kIsShared = kTile.row_warps > 1 && !kIsSoftmax;
-constexpr bool kSumsApart = kTile.row_warps > 1 && kIsSoftmax;
-static_assert(kTile.row_warps == 1 || (kIsAlone && kIsHeld));
-static_assert(!kSumsApart || kTile.row_warps == 2);
-
 constexpr int32 kGroups = kShape.num_groups;
+// The first look at a row takes the exact scores of all; where there is room they stay in shared
+// memory, so that none is taken twice.
+constexpr bool kIsExact =
+    !kIsSoftmax && ((kIsAlone && kIsHeld) || kShape.has_scores || kGroups > 0);
+constexpr bool kIsKept = kIsExact && kIsHeld && (kIsAlone || kExperts <= 512);
 constexpr int32 kGroupSize = kGroups > 0 ? kExperts / kGroups : 1;
 constexpr int32 kGroupLanes = numerics::max_of(kGroupSize / kWidth, 1);
 // A group is some neighbouring lanes of one load; or of several, over which it goes on.

@@ -20,11 +20,18 @@ inline float ranked(const Row& row, float logit, float score, uint32 expert) {
   return has_bias(row) ? x + row.bias[expert] : x;
 }
 
+constexpr float kExactRange = kIsSigmoid ? device::kSigmoidRange : numerics::kMinusHalfRange;
+
+// score_of for |logit| <= kExactRange, but of softmax.
+inline float exact_score(float logit) {
+  return kIsSigmoid ? device::sigmoid(logit) : device::sqrt_softplus_in_range(logit);
+}
+
 // score_of for the logits of a regular row.
 inline float regular_score_of(const Row& row, float logit) {
   if (kIsSoftmax) return device::exp_of_small(logit - row.largest) / row.sum;
   if (!kIsSigmoid) return device::sqrt_softplus(logit);
-  return fabsf(logit) <= device::kSigmoidRange ? device::sigmoid(logit) : numerics::sigmoid(logit);
+  return fabsf(logit) <= kExactRange ? exact_score(logit) : score_of(row, logit);
 }
 
 inline float ranked(const Row& row, uint32 expert) {
@@ -36,7 +43,7 @@ inline float ranked(const Row& row, uint32 expert) {
 
 // The first look takes approximate scores. They err by kError at most, and what is added to them
 // rounds: the threshold of the first look is lower by that, twice.
-constexpr bool kIsApproximate = !kIsSoftmax && !kIsKept && !kShape.has_scores && kGroups == 0;
+constexpr bool kIsApproximate = !kIsSoftmax && !kIsExact;
 constexpr float kError =
     kIsSigmoid ? device::kSigmoidApproxError : device::kSqrtSoftplusApproxError;
 constexpr float kMargin = kIsApproximate ? 2 * kError : 0x1p-30f;
@@ -44,14 +51,8 @@ constexpr float kRelativeMargin = 0x1p-20f;
 constexpr float kUnit =  // of the scores of the first look
     kIsApproximate && !kIsSigmoid ? device::kSqrtSoftplusApproxUnit : 1.0f;
 // Only rows with lesser squares of logits, added up in a lane, are in the range of the first look.
-constexpr float kMaxSquares = !kIsApproximate && kIsSigmoid
-                                  ? device::kSigmoidRange * device::kSigmoidRange
-                                  : numerics::kFloatMax;
-
-// score_of for logits in the range of the first look.
-inline float exact_score(float logit) {
-  return kIsSigmoid ? device::sigmoid(logit) : device::sqrt_softplus(logit);
-}
+constexpr float kMaxSquares =
+    kIsApproximate || kIsSoftmax ? numerics::kFloatMax : kExactRange * kExactRange;
 
 // z of one load: by approximate scores, or by exact ones, which go to `scores`. All logits are in
 // range, or the result is not used.

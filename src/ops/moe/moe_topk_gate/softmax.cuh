@@ -54,34 +54,4 @@ inline void add_up(Row& row, const Scores* held) {
   row.sum = device::sum_partials(partials);
 }
 
-// By the second warp, for both. Returns whether the first one found the row regular as well.
-inline bool add_up_apart(Row& row, const Held& held, Room& room) {
-  float squares = 0.0f;
-#pragma unroll
-  for (int32 i = 0; i < kHeld; ++i) {
-#pragma unroll
-    for (int32 j = 0; j < kWidth; ++j) {
-      const float x = number(held.logits[i], j);
-      squares = numerics::fma_rn(x, x, squares);
-    }
-  }
-  const bool is_regular = __all_sync(device::kAllLanes, squares <= kMaxSquares);
-  if (is_regular) {
-    add_up<true>(row, held.logits);
-    if (device::lane_id() == 0) {
-      room.row_largest = row.largest;
-      room.row_sum = row.sum;
-    }
-  }
-  return all_warps(is_regular);
-}
-
-// The first warp's side of it.
-inline bool take_sum(bool is_regular, Row& row, const Room& room) {
-  if (!all_warps(is_regular)) return false;
-  row.largest = room.row_largest;
-  row.sum = room.row_sum;
-  return true;
-}
-
 }  // namespace tilekernels

@@ -7,9 +7,8 @@
 namespace tilekernels {
 
 struct MoeTopkGateTile {
-  int32 rows;       // of a block at most
-  int32 row_warps;  // that work on one row: 1, or more of a row that has its block alone
-  int32 width;      // logits that a lane loads at once: 1, 2 or 4, a divisor of num_experts
+  int32 rows;   // of a block at most; a warp takes one
+  int32 width;  // logits that a lane loads at once: 1, 2 or 4, a divisor of num_experts
 };
 
 constexpr int32 kMaxHeldExperts = 1024;  // of a row that a warp holds in its registers

@@ -121,15 +121,22 @@ inline float exp_of_small(float x) {
          numerics::pow2(-64);
 }
 
-/// sqrt_softplus for any finite x.
-inline float sqrt_softplus(float x) {
-  const float a = exp_of_small(-0.5f * fabsf(x));
+/// sqrt_softplus of x from a = exp_f32(-|x| / 2).
+inline float sqrt_softplus_from(float x, float a) {
   const float t = 1.0f - a * a;
   float p = numerics::kSqrtSoftplusP[0];
 #pragma unroll
   for (int32 i = 1; i < 9; ++i) p = numerics::fma_rn(p, t, numerics::kSqrtSoftplusP[i]);
   const float l = a * numerics::fma_rn(t, p, numerics::kSqrtLn2);
   return x > 0.0f ? sqrt_rn(numerics::fma_rn(l, l, x)) : l;  // the root is of ln 2 or more
+}
+
+/// sqrt_softplus for any finite x, and in fewer steps for |x| <= kMinusHalfRange.
+inline float sqrt_softplus(float x) {
+  return sqrt_softplus_from(x, exp_of_small(-0.5f * fabsf(x)));
+}
+inline float sqrt_softplus_in_range(float x) {
+  return sqrt_softplus_from(x, numerics::exp_of_minus_half(fabsf(x)));
 }
 
 constexpr float kDerivativeRange = 0x1p100f;
