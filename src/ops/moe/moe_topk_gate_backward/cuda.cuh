@@ -299,7 +299,7 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   }
   __syncwarp();  // what other lanes stored comes before the chosen experts
 
-  const bool counts = index >= 0 && index < kExperts;
+  const bool counts = static_cast<uint64>(index) < kExperts;
   const int32 expert = counts ? static_cast<int32>(index) : -1;
   float score = 0.0f;
   if constexpr (kIsStaged) {
@@ -315,11 +315,6 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   } else {
     if (counts) score = args.scores[token * kExperts + expert];
   }
-  bool has_twin = false;  // a slot of the same expert
-#pragma unroll
-  for (int32 k = 1; k <= kSlots / 2; ++k) {
-    has_twin |= __shfl_sync(device::kAllLanes, expert, slot + k, kSlots) == expert;
-  }
   float denominator = score;
   float dot = counts ? grad * weight : 0.0f;
 #pragma unroll
@@ -327,8 +322,10 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
     denominator += __shfl_xor_sync(device::kAllLanes, denominator, step);
     dot += __shfl_xor_sync(device::kAllLanes, dot, step);
   }
+  denominator += kWeightEpsilon;
+  const float numerator = args.routed_scaling_factor * grad - dot;
+  const float delta = device::divide(numerator, device::divisor(denominator));
   const float of_score = derivative(score);
-  const float delta = (args.routed_scaling_factor * grad - dot) / (denominator + kWeightEpsilon);
   const auto store_chosen = [&](float routed, float of_score) {
     if (!counts) return;
     args.grad_logits[token * kExperts + expert] =
@@ -336,18 +333,23 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
                      : device::canonical(routed * of_score);
   };
   store_chosen(0.0f + delta, of_score);
-  if (!counts && index != -1) {
+
+  // Those of rare rows are stored again, slots of one expert the same.
+  bool is_rare = !is_usual(score) || !device::can_divide(numerator, denominator);
+#pragma unroll
+  for (int32 k = 1; k <= kSlots / 2; ++k) {
+    is_rare |= __shfl_sync(device::kAllLanes, expert, slot + k, kSlots) == expert;
+  }
+  if (is_bad_index(index, kExperts)) {
     device::note_fault(args.fault, token, kMoeTopkGateBackwardId, numerics::kFaultIndexOutOfRange);
   }
-
-  // Rare rows store theirs again, slots of one expert the same.
-  const bool is_rare = (counts && has_twin) || !is_usual(score);
-  if (!__any_sync(device::kAllLanes, is_rare)) return;
+  if (!__any_sync(device::kAllLanes, counts && is_rare)) return;
+  const float any_delta = numerator / denominator;
   float routed = 0.0f;
 #pragma unroll 1
   for (int32 k = 0; k < kTopk; ++k) {
     const int32 other = __shfl_sync(device::kAllLanes, expert, k, kLanes);
-    const float its_delta = __shfl_sync(device::kAllLanes, delta, k, kLanes);
+    const float its_delta = __shfl_sync(device::kAllLanes, any_delta, k, kLanes);
     if (other == expert) routed += its_delta;
   }
   __syncwarp();  // what another lane stored for the same expert comes before

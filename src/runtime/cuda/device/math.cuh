@@ -81,10 +81,19 @@ inline Divisor divisor(float x) {
   return {x, numerics::fma_rn(y, -numerics::fma_rn(x, y, -1.0f), y)};
 }
 
-/// x / d correctly rounded, for x in the same range, in the same way.
+/// x / d correctly rounded, for x in the same range, in the same way. 0 gives a zero of either
+/// sign.
 inline float divide(float x, const Divisor& d) {
   const float quotient = x * d.inverse;
   return numerics::fma_rn(d.inverse, -numerics::fma_rn(d.value, quotient, -x), quotient);
+}
+
+/// Whether divide() may be asked for x / d.
+inline bool can_divide(float x, float d) {
+  const float x_size = fabsf(x);
+  const float d_size = fabsf(d);
+  return ((x_size >= kDivisionLowest && x_size <= kDivisionHighest) || x == 0.0f) &&
+         d_size >= kDivisionLowest && d_size <= kDivisionHighest;
 }
 
 /// Correctly rounded for finite x >= 2^-100, in the same way.
