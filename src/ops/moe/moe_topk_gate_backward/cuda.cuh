@@ -33,7 +33,7 @@ using Part = device::Words<kWidth * 4>;
 
 // One in shared memory.
 struct alignas(kWidth * 4) StagedPart {
-  uint32 words[kWidth];
+  float scores[kWidth];
 };
 
 // The first expert of this lane's part.
@@ -304,14 +304,16 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   float score = 0.0f;
   if constexpr (kIsStaged) {
     __shared__ StagedPart staged[kBackwardWarps][kSteps * device::kWarpLanes];
+    StagedPart* const row = staged[warp];
 #pragma unroll
     for (int32 step = 0; step < kSteps; ++step) {
-      const uint32(&words)[kWidth] = u.parts[step].words;
-      staged[warp][step * device::kWarpLanes + lane] = {words[0], words[1], words[2], words[3]};
+#pragma unroll
+      for (int32 i = 0; i < kWidth; ++i) {
+        row[step * device::kWarpLanes + lane].scores[i] = element(u.parts[step], i);
+      }
     }
     __syncwarp();
-    const auto i = static_cast<uint32>(expert);
-    if (counts) score = numerics::bit_cast<float>(staged[warp][i / kWidth].words[i % kWidth]);
+    if (counts) score = reinterpret_cast<const float*>(row)[expert];
   } else {
     if (counts) score = args.scores[token * kExperts + expert];
   }
