@@ -43,6 +43,11 @@ constexpr Row kRows[] = {
     {300, 4, 300, 3},
     {300, 4, 8192, 3},
     {1200, 8, 33, 1},
+    {1025, 8, 513, 4},
+    {3000, 3, 512, 2},
+    {700, 5, 500, 128},
+    {33000, 8, 16, 16},
+    {2000, 8, 12, 16, 0, Routing::kOneExpert},
     {2100, 2, 1000, 1, 4200},
     // Indices that name no expert, and too few positions
     {20, 4, 6, 4, 0, Routing::kBad,

@@ -1,7 +1,8 @@
 // get_fused_mapping on CUDA: a stable counting sort. Every block has a part of the entries, every
 // warp a part of that, in order; counts by warp and expert become the warps' next positions, and
-// lanes that hold the same expert rank by a comparison of its bits across the warp. Entries and
-// positions are fewer than 2^31.
+// lanes that hold the same expert rank by a comparison of its bits across the warp. A store whose
+// lanes write anywhere takes as long as one of each lane, so a block sorts its entries in shared
+// memory first where they fit. Entries and positions are fewer than 2^31.
 #include "ops/moe/get_fused_mapping/op.h"
 #include "ops/moe/get_fused_mapping/tile.h"
 #include "runtime/cuda/device/fault.cuh"
@@ -16,6 +17,8 @@ constexpr GetFusedMappingTile kTile = TILEKERNELS_TILE;
 constexpr int32 kExperts = kShape.num_experts;
 constexpr int32 kThreads = kMapWarps * device::kWarpLanes;
 constexpr int32 kParts = kTile.parts;
+constexpr bool kIsSorted = kTile.sorted > 0;
+constexpr uint32 kCountedParts = map_counted_parts(kExperts);
 
 constexpr int32 bits_of(int32 count) {
   int32 bits = 0;
@@ -29,22 +32,37 @@ struct Span {
   uint32 end;
 };
 
+constexpr int32 kSortedExperts = kIsSorted ? kExperts : 1;
+
 struct Shared {
-  uint32 places[kTile.phase == kMapCount ? 1 : kParts][kExperts];
+  uint32 places[kParts][kExperts];
   uint32 sums[2][device::kWarpLanes];
   uint32 first_cut;  // the first expert whose segment does not fit
+  // Of a block that sorts: its entries in order, the lower half a distance from its first one, the
+  // upper half the expert; and what leads from their places to positions, by expert.
+  uint32 sorted[kIsSorted ? kTile.sorted : 1];
+  uint32 shifts[kSortedExperts];
+  uint32 ends[kTile.phase == kMapAtOnce ? kSortedExperts : 1];  // of segments
+  uint32 filled[kTile.phase == kMapAtOnce ? kSortedExperts : 1];
 };
 
 inline uint32 warp_id() { return threadIdx.x / device::kWarpLanes; }
 
+// The first entry of this block.
+inline uint32 first_entry(const GetFusedMappingArgs& args) {
+  if (kTile.phase == kMapAtOnce) return 0;
+  const uint32 parts = kTile.phase == kMapCount ? kCountedParts : 1;
+  return blockIdx.x * parts * static_cast<uint32>(args.part);
+}
+
 // The entries of this warp.
 inline Span warp_entries(const GetFusedMappingArgs& args) {
-  if (kParts < kMapWarps && warp_id() >= kParts) return {0, 0};
-  const auto part = static_cast<uint32>(args.part);
+  constexpr uint32 kWarps = kTile.phase == kMapCount ? kMapWarps / kCountedParts : kParts;
+  if (kTile.phase != kMapCount && kParts < kMapWarps && warp_id() >= kParts) return {0, 0};
+  const uint32 share = static_cast<uint32>(args.part) / kWarps;
   const auto num_entries = static_cast<uint32>(args.num_entries);
-  const uint32 block = kTile.phase == kMapAtOnce ? 0 : blockIdx.x;
-  const uint32 begin = block * part + warp_id() * (part / kParts);
-  return {begin, numerics::min_of(begin + part / kParts, num_entries)};
+  const uint32 begin = first_entry(args) + warp_id() * share;
+  return {begin, numerics::min_of(begin + share, num_entries)};
 }
 
 // Entries of a lane, a warp's width apart; those behind the end are -1.
@@ -68,8 +86,8 @@ inline void report(const GetFusedMappingArgs& args, uint32 entry, int32 kind) {
                      kind);
 }
 
-// Counts entries by expert, every warp its own or all together; begins and ends with a barrier.
-// `batch` has a lane's first ones, on their way since before anything else.
+// Counts entries by expert, every part its own; begins and ends with a barrier. `batch` has a
+// lane's first ones, on their way since before anything else.
 inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Batch batch,
                           Shared& shared) {
   constexpr int32 kCounts = sizeof(shared.places) / sizeof(uint32);
@@ -80,7 +98,8 @@ inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Bat
   }
   if (threadIdx.x == 0) shared.first_cut = kExperts;
   __syncthreads();
-  uint32* const counts = shared.places[kTile.phase == kMapCount ? 0 : warp_id()];
+  constexpr int32 kWarps = kTile.phase == kMapCount ? kMapWarps / kParts : 1;  // of a part
+  uint32* const counts = shared.places[warp_id() / kWarps];
 #pragma unroll 1
   for (uint32 first = span.begin; first < span.end; first += Batch::kStep) {
     if (first != span.begin) batch = load_batch(args, span, first);
@@ -127,33 +146,55 @@ inline uint32 sum_before(uint32 value, uint32* sums, uint32& total) {
   return __reduce_add_sync(device::kAllLanes, of_lower) + sum - value;
 }
 
+// Counts in scratch: of the parts that a block counted together, by block; then of those among
+// them before each part.
+inline void store_counts(const GetFusedMappingArgs& args, const Shared& shared) {
+#pragma unroll 1
+  for (uint32 expert = threadIdx.x; expert < kExperts; expert += kThreads) {
+    int32* const before = args.counts + (gridDim.x + blockIdx.x * kParts) * kExperts + expert;
+    uint32 count = 0;
+#pragma unroll
+    for (int32 part = 0; part < kParts; ++part) {
+      before[part * kExperts] = static_cast<int32>(count);
+      count += shared.places[part][expert];
+    }
+    args.counts[blockIdx.x * kExperts + expert] = static_cast<int32>(count);
+  }
+}
+
 // An expert's entries; `before` of those in the parts before this block's.
 inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32& before) {
   constexpr uint32 kBatch = 32;  // loads in flight
+  const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
+  const uint32 own_row = blockIdx.x / kCountedParts;
   const int32* counts = args.counts + expert;
+  before = static_cast<uint32>(counts[(rows + blockIdx.x) * kExperts]);
   uint32 count = 0;
 #pragma unroll 1
-  for (uint32 first = 0; first < gridDim.x; first += kBatch, counts += kBatch * kExperts) {
-    uint32 of_parts[kBatch];
+  for (uint32 first = 0; first < rows; first += kBatch, counts += kBatch * kExperts) {
+    uint32 of_rows[kBatch];
 #pragma unroll
     for (uint32 k = 0; k < kBatch; ++k) {
-      of_parts[k] = first + k < gridDim.x ? static_cast<uint32>(counts[k * kExperts]) : 0;
+      of_rows[k] = first + k < rows ? static_cast<uint32>(counts[k * kExperts]) : 0;
     }
 #pragma unroll
     for (uint32 k = 0; k < kBatch; ++k) {
-      count += of_parts[k];
-      if (first + k < blockIdx.x) before += of_parts[k];
+      count += of_rows[k];
+      if (first + k < own_row) before += of_rows[k];
     }
   }
   return count;
 }
 
 // Counts the entries, lays the segments out, writes what belongs to experts and pads what this
-// block has to. Leaves the warps' next positions in shared memory; ends with a barrier.
-inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
+// block has to. Leaves the warps' next positions in shared memory, or where the block sorts, their
+// next places. Ends with a barrier; returns the entries of the block that have an expert if it
+// sorts.
+inline uint32 lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
   const Batch batch = load_batch(args, span, span.begin);
   const auto alignment = static_cast<uint32>(args.alignment);
   uint32 units_before = 0;  // segments are so many alignments long; fewer than 2^32
+  uint32 num_sorted = 0;
 #pragma unroll 1
   for (uint32 first = 0; first < kExperts; first += kThreads) {
     const uint32 expert = first + threadIdx.x;
@@ -163,15 +204,29 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
     if (kTile.phase == kMapPlace && exists) count = add_parts(args, expert, before);
     if (first == 0) count_entries(args, span, batch, shared);
     uint32 of_warps[kParts];
+    uint32 in_block = 0;
 #pragma unroll
     for (int32 warp = 0; warp < kParts; ++warp) {
       of_warps[warp] = exists ? shared.places[warp][expert] : 0;
-      if (kTile.phase == kMapAtOnce) count += of_warps[warp];
+      in_block += of_warps[warp];
     }
+    if (kTile.phase == kMapAtOnce) count = in_block;
     const uint32 units = (count + (alignment - 1)) / alignment;
+    uint32* const sums = shared.sums[first / kThreads % 2];
+    uint32 unit;
+    uint32 place = 0;
     uint32 total;
-    const uint32 unit = units_before + sum_before(units, shared.sums[first / kThreads % 2], total);
-    units_before += total;
+    if constexpr (kIsSorted) {  // both sums at once; all experts have a thread
+      constexpr uint32 kEntries = (1u << kSortedEntryBits) - 1;
+      const uint32 sum = sum_before(units << kSortedEntryBits | in_block, sums, total);
+      unit = sum >> kSortedEntryBits;
+      place = sum & kEntries;
+      units_before = total >> kSortedEntryBits;
+      num_sorted = total & kEntries;
+    } else {
+      unit = units_before + sum_before(units, sums, total);
+      units_before += total;
+    }
     const int64 start = int64{unit} * alignment;
     const int64 end = int64{unit + units} * alignment;
     const int32 start_here = clipped(start, args.num_expanded);
@@ -179,6 +234,14 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
     const int32 filled_here = clipped(start + count, args.num_expanded);
     if (exists) {
       uint32 next = static_cast<uint32>(start_here) + before;  // below 2^32 whatever is added
+      if constexpr (kIsSorted) {
+        shared.shifts[expert] = next - place;
+        next = place;
+        if constexpr (kTile.phase == kMapAtOnce) {
+          shared.ends[expert] = static_cast<uint32>(end_here);
+          shared.filled[expert] = static_cast<uint32>(filled_here);
+        }
+      }
 #pragma unroll
       for (int32 warp = 0; warp < kParts; ++warp) {
         shared.places[warp][expert] = next;
@@ -192,6 +255,7 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
         args.psum_num_tokens_per_expert[expert] = filled_here;
       }
     }
+    if constexpr (kTile.phase == kMapAtOnce && kIsSorted) break;  // padding is written by position
     uint32 mine = __ballot_sync(device::kAllLanes, exists && padding_block(expert) == blockIdx.x);
 #pragma unroll 1
     while (mine != 0) {
@@ -202,10 +266,13 @@ inline void lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& s
       pad(args, from + device::lane_id(), to, device::kWarpLanes);
     }
   }
-  const int32 rest = clipped(int64{units_before} * alignment, args.num_expanded);
-  pad(args, rest + blockIdx.x * kThreads + threadIdx.x, static_cast<uint32>(args.num_expanded),
-      gridDim.x * kThreads);
+  if constexpr (kTile.phase != kMapAtOnce || !kIsSorted) {
+    const int32 rest = clipped(int64{units_before} * alignment, args.num_expanded);
+    pad(args, rest + blockIdx.x * kThreads + threadIdx.x, static_cast<uint32>(args.num_expanded),
+        gridDim.x * kThreads);
+  }
   __syncthreads();
+  return num_sorted;
 }
 
 // The lanes that hold the same number, this one among them.
@@ -220,9 +287,17 @@ inline uint32 lanes_with_same(uint32 number) {
   return same;
 }
 
-inline void place_entries(const GetFusedMappingArgs& args, const Span& span, uint32* next,
-                          uint32 first_cut) {
+inline void store_position(const GetFusedMappingArgs& args, uint32 pos, int32 expert, uint32 i) {
+  args.pos_to_expert[pos] = expert;
+  args.pos_to_token[pos] = static_cast<int32>(i / static_cast<uint32>(kShape.num_topk));
+  args.pos_to_token_topk[pos] = static_cast<int32>(i);
+}
+
+// Writes what belongs to entries, and what to positions unless the block sorts.
+inline void place_entries(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
   const uint32 lower_lanes = (1u << device::lane_id()) - 1;
+  const uint32 first_of_block = first_entry(args);
+  uint32* const next = shared.places[warp_id()];
 #pragma unroll 1
   for (uint32 first = span.begin; first < span.end; first += device::kWarpLanes) {
     const uint32 i = first + device::lane_id();
@@ -236,17 +311,56 @@ inline void place_entries(const GetFusedMappingArgs& args, const Span& span, uin
     // The last lane of an expert moves its next position on.
     if (expert >= 0 && same >> device::lane_id() == 1) next[expert] = pos + 1;
     __syncwarp();
+    if (kIsSorted && expert >= 0) {
+      shared.sorted[pos] = static_cast<uint32>(expert) << 16 | (i - first_of_block);
+      pos += shared.shifts[expert];
+    }
+    if (kTile.phase == kMapAtOnce && kIsSorted && blockIdx.x + 1 < gridDim.x) continue;
     if (i >= span.end) continue;
     if (expert < 0 && index != -1) report(args, i, numerics::kFaultIndexOutOfRange);
     const bool has_place = expert >= 0 && pos < static_cast<uint32>(args.num_expanded);
     args.token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
-    if (has_place) {
-      args.pos_to_expert[pos] = expert;
-      args.pos_to_token[pos] = static_cast<int32>(i / static_cast<uint32>(kShape.num_topk));
-      args.pos_to_token_topk[pos] = static_cast<int32>(i);
-    }
-    if (expert >= static_cast<int32>(first_cut)) {
+    if (!kIsSorted && has_place) store_position(args, pos, expert, i);
+    if (expert >= static_cast<int32>(shared.first_cut)) {
       report(args, i, numerics::kFaultPositionOutOfRange);
+    }
+  }
+}
+
+// Writes the positions of the block's entries, those of an expert together.
+inline void store_sorted(const GetFusedMappingArgs& args, const Shared& shared, uint32 num_sorted) {
+  const uint32 first_of_block = first_entry(args);
+#pragma unroll 1
+  for (uint32 place = threadIdx.x; place < num_sorted; place += kThreads) {
+    const uint32 sorted = shared.sorted[place];
+    const uint32 expert = sorted >> 16;
+    const uint32 pos = place + shared.shifts[expert];
+    if (pos < static_cast<uint32>(args.num_expanded)) {
+      store_position(args, pos, static_cast<int32>(expert), first_of_block + (sorted & 0xFFFF));
+    }
+  }
+}
+
+// Writes this block's positions, padding among them, of all entries.
+inline void store_positions(const GetFusedMappingArgs& args, const Shared& shared) {
+#pragma unroll 1
+  for (uint32 pos = blockIdx.x * kThreads + threadIdx.x;
+       pos < static_cast<uint32>(args.num_expanded); pos += gridDim.x * kThreads) {
+    uint32 expert = 0;  // segments that end before the position
+    if (pos < shared.ends[kExperts - 1]) {
+#pragma unroll
+      for (int32 step = 1 << kExpertBits >> 1; step > 0; step /= 2) {
+        const uint32 other = expert + step;
+        if (other < kExperts && shared.ends[other - 1] <= pos) expert = other;
+      }
+    } else {
+      expert = kExperts;
+    }
+    if (expert < kExperts && pos < shared.filled[expert]) {
+      const uint32 entry = shared.sorted[pos - shared.shifts[expert]] & 0xFFFF;
+      store_position(args, pos, static_cast<int32>(expert), entry);
+    } else {
+      pad(args, pos, pos + 1, 1);
     }
   }
 }
@@ -257,13 +371,21 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
   const Span span = warp_entries(args);
   if constexpr (kTile.phase == kMapCount) {
     count_entries(args, span, load_batch(args, span, span.begin), shared);
-    for (uint32 expert = threadIdx.x; expert < kExperts; expert += kThreads) {
-      args.counts[blockIdx.x * kExperts + expert] = static_cast<int32>(shared.places[0][expert]);
-    }
-  } else {
-    lay_out(args, span, shared);
+    store_counts(args, shared);
+    return;
+  }
+  const uint32 num_sorted = lay_out(args, span, shared);
+  if constexpr (!kIsSorted) {
     if (kTile.phase == kMapAtOnce && blockIdx.x > 0) return;
-    place_entries(args, span, shared.places[warp_id()], shared.first_cut);
+  }
+  place_entries(args, span, shared);
+  if constexpr (kIsSorted) {
+    __syncthreads();
+    if constexpr (kTile.phase == kMapAtOnce) {
+      store_positions(args, shared);
+    } else {
+      store_sorted(args, shared, num_sorted);
+    }
   }
 }
 

@@ -16,16 +16,19 @@ extern const Text get_fused_mapping_text;
 namespace {
 
 constexpr int64 kFewEntries = 4096;
-constexpr int64 kPadPositions = 1024;  // worth a block
-constexpr int64 kMostPadBlocks = 64;
-constexpr int64 kPartEntries = 1024;    // of many, worth a block
-constexpr int64 kMostParts = 64;        // every block reads the counts of all
-constexpr int64 kMostCounts = 1 << 15;  // of these
+constexpr int64 kBlockPositions = 32 * kMapWarps;  // of few entries, worth a block
+constexpr int64 kPartEntries = 512;                // of many, worth a block
+constexpr int64 kMostParts = 128;
+constexpr int64 kMostSorted = 2048;     // of a part
+constexpr int64 kMostCounts = 1 << 15;  // that every block reads
+static_assert(kFewEntries < 1 << kSortedEntryBits && kMostSorted < 1 << kSortedEntryBits);
+static_assert(kMostParts * kMostSorted + kMostSortedExperts < 1 << (32 - kSortedEntryBits));
 
 // Parts of a block, a power of two, whose counts fit.
-int32 most_parts(const GetFusedMappingShape& shape) {
+int32 most_parts(const GetFusedMappingShape& shape, bool is_sorted) {
+  const int32 bytes = is_sorted ? kMapSortedCountBytes : kMapCountBytes;
   int32 parts = kMapWarps;
-  while (parts > 1 && parts * shape.num_experts * 4 > kMapCountBytes) parts /= 2;
+  while (parts > 1 && parts * shape.num_experts * 4 > bytes) parts /= 2;
   return parts;
 }
 
@@ -35,26 +38,36 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
                        const Launch& where) {
   const Text& text = get_fused_mapping_text;
   GetFusedMappingArgs mine = args;
-  const auto run = [&](int64 blocks, int32 phase, int32 parts) {
-    const int64 steps = mine.part / (32 * parts);
-    const GetFusedMappingTile tile{phase, parts, steps <= 1 ? 1 : steps == 2 ? 2 : 4};
+  const auto run = [&](int64 blocks, int64 warp_entries, GetFusedMappingTile tile) {
+    tile.loads = static_cast<int32>(std::clamp<int64>(warp_entries / 32, 1, tile.loads));
+    while ((tile.loads & (tile.loads - 1)) != 0) --tile.loads;
     launch(text, {.grid = {blocks}, .block = {32 * kMapWarps}}, mine, shape, tile, where);
   };
+  const int64 sms = num_sms(text, where);
+  const int32 counted_parts = map_counted_parts(shape.num_experts);
   const int64 most_blocks =
-      std::min({kMostParts, int64{num_sms(text, where)}, kMostCounts / shape.num_experts});
+      std::min({kMostParts, sms, kMostCounts / shape.num_experts * counted_parts});
   int64 blocks = std::min(most_blocks, numerics::ceil_div(args.num_entries, kPartEntries));
   if (args.num_entries <= kFewEntries || blocks <= 1) {
-    const int32 parts = args.num_entries <= 32 ? 1 : most_parts(shape);
+    const bool is_sorted =
+        shape.num_experts <= kMostSortedExperts && args.num_entries <= kFewEntries;
+    const int32 parts = args.num_entries <= 32 ? 1 : most_parts(shape, is_sorted);
     mine.part = numerics::align_up(args.num_entries, 32 * parts);
-    const int64 padding = numerics::ceil_div(args.num_expanded, kPadPositions);
-    return run(std::clamp<int64>(padding, 1, kMostPadBlocks), kMapAtOnce, parts);
+    const int64 wanted = numerics::ceil_div(args.num_expanded, kBlockPositions);
+    return run(std::clamp<int64>(wanted, 1, sms), mine.part / parts,
+               {kMapAtOnce, parts, 4, is_sorted ? static_cast<int32>(kFewEntries) : 0});
   }
   mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * kMapWarps);
   blocks = numerics::ceil_div(args.num_entries, mine.part);
-  const std::shared_ptr<void> counts = scratch(blocks * shape.num_experts * 4, where);
+  const int64 counting_blocks = numerics::ceil_div(blocks, counted_parts);
+  const std::shared_ptr<void> counts =
+      scratch(counting_blocks * (1 + counted_parts) * shape.num_experts * 4, where);
   mine.counts = static_cast<int32*>(counts.get());
-  run(blocks, kMapCount, kMapWarps);
-  run(blocks, kMapPlace, most_parts(shape));
+  run(counting_blocks, mine.part * counted_parts / kMapWarps, {kMapCount, counted_parts, 8, 0});
+  const bool is_sorted = shape.num_experts <= kMostSortedExperts && mine.part <= kMostSorted;
+  const int32 parts = most_parts(shape, is_sorted);
+  run(blocks, mine.part / parts,
+      {kMapPlace, parts, 4, is_sorted ? static_cast<int32>(kMostSorted) : 0});
 }
 
 }  // namespace cuda
