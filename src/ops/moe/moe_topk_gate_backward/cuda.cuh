@@ -291,10 +291,10 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
                      static_cast<int32>(sequence - first_sequence),
                      __ballot_sync(device::kAllLanes, may_be_dense));
   } else {
+    float* const begin = lanes_place(args.grad_logits + first * kExperts);
 #pragma unroll
     for (int32 row = 0; row < kRows; ++row) {  // the last one again where one is missing
-      store_zeros(
-          lanes_place(args.grad_logits + (first + numerics::min_of(row, rows - 1)) * kExperts));
+      store_zeros(begin + numerics::min_of(row, rows - 1) * kExperts);
     }
   }
   __syncwarp();  // what other lanes stored comes before the chosen experts
