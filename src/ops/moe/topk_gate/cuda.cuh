@@ -124,7 +124,13 @@ inline void topk_gate(const TopkGateArgs& args) {
     zero += zeros[j];
     lane_max = fmaxf(lane_max, maxima[j]);
   }
-  const bool has_infinite = __any_sync(device::kAllLanes, numerics::is_nan(zero));
+  if (__any_sync(device::kAllLanes, numerics::is_nan(zero))) {
+    if (lane == 0) {
+      device::note_fault(args.fault, token, kTopkGateId, numerics::kFaultNotFinite);
+    }
+    return select_one_by_one(row, topk_idx);
+  }
+
   if constexpr (kIsInTurn) {
     float values[kLoads][kWidth];
 #pragma unroll
@@ -133,18 +139,9 @@ inline void topk_gate(const TopkGateArgs& args) {
       for (int32 j = 0; j < kWidth; ++j) values[i][j] = score(held[i], j);
     }
     const uint32 expert = device::select_in_turn<kTopk>(values, first_expert(0), kStep);
-    if (!has_infinite) {
-      if (lane < kTopk) topk_idx[lane] = expert;
-      return;
-    }
+    if (lane < kTopk) topk_idx[lane] = expert;
+    return;
   }
-  if (has_infinite) {
-    if (lane == 0) {
-      device::note_fault(args.fault, token, kTopkGateId, numerics::kFaultNotFinite);
-    }
-    return select_one_by_one(row, topk_idx);
-  }
-
   device::Candidates<kRoom>& candidates = all_candidates[warp];
   // NaN if there are fewer than kTopk different maxima
   const float threshold = device::topk_threshold<kTopk>(lane_max);

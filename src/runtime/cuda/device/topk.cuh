@@ -46,8 +46,8 @@ inline uint32 select_one_by_one(uint32 num, Key key_of) {
 
 /// Of a row whose values lie in registers: the kTopk largest, one after the other, by a loop of
 /// little code. A warp that has its multiprocessor for itself waits for instructions as it does for
-/// data. Value j of load i has the index first + i · step + j. Lane k gets the index of the k-th;
-/// any, where a value is NaN.
+/// data. Value j of load i has the index first + i · step + j; none is NaN. Lane k gets the index
+/// of the k-th.
 template <int32 kTopk, int32 kLoads, int32 kWidth>
 inline uint32 select_in_turn(float (&values)[kLoads][kWidth], uint32 first, uint32 step) {
   constexpr int32 kCount = kLoads * kWidth;
