@@ -53,19 +53,43 @@ inline void store_result(const HistogramArgs& args, int32 bin, int32 count) {
   }
 }
 
-// A warp a bin.
+// A block has a few bins, a sector of every part's counts; threads that are as many bins apart take
+// parts in turn.
 inline void add_parts(const HistogramArgs& args) {
-  const int64 thread = int64{blockIdx.x} * kTile.threads + threadIdx.x;
-  const auto bin = static_cast<int32>(thread / device::kWarpLanes);
+  constexpr int32 kBins = kHistogramFinishBins;
+  constexpr int32 kWarps = kTile.threads / device::kWarpLanes;
+  __shared__ int32 of_warps[kWarps][kBins];
+  const auto thread = static_cast<int32>(threadIdx.x);
+  const int64 bin = int64{blockIdx.x} * kBins + thread % kBins;
   device::wait_for_predecessor();
-  if (bin >= args.num_bins) return;
+  constexpr int32 kBatch = 8;  // loads in flight
+  constexpr int32 kStep = kTile.threads / kBins;
+  const auto num_parts = bin < args.num_bins ? static_cast<int32>(args.num_parts) : 0;
   int32 count = 0;
-#pragma unroll 4
-  for (int64 part = device::lane_id(); part < args.num_parts; part += device::kWarpLanes) {
-    count += args.counts[bin * args.num_parts + part];
+#pragma unroll 1
+  for (int32 first = thread / kBins; first < num_parts; first += kBatch * kStep) {
+    const int32* const counts = args.counts + first * args.num_bins + bin;  // some 2^22 at most
+    int32 of_parts[kBatch];
+#pragma unroll
+    for (int32 k = 0; k < kBatch; ++k) {
+      of_parts[k] = first + k * kStep < num_parts ? counts[k * kStep * args.num_bins] : 0;
+    }
+#pragma unroll
+    for (int32 k = 0; k < kBatch; ++k) count += of_parts[k];
   }
-  count = __reduce_add_sync(device::kAllLanes, count);
-  if (device::lane_id() == 0) store_result(args, bin, count);
+#pragma unroll
+  for (int32 step = kBins; step < device::kWarpLanes; step *= 2) {
+    count += __shfl_xor_sync(device::kAllLanes, count, step);
+  }
+  if (thread % device::kWarpLanes < kBins) {
+    of_warps[thread / device::kWarpLanes][thread % kBins] = count;
+  }
+  __syncthreads();
+  if (thread >= kBins || bin >= args.num_bins) return;
+  count = 0;
+#pragma unroll
+  for (int32 warp = 0; warp < kWarps; ++warp) count += of_warps[warp][thread];
+  store_result(args, static_cast<int32>(bin), count);
 }
 
 inline void histogram(const HistogramArgs& args) {
@@ -102,7 +126,7 @@ inline void histogram(const HistogramArgs& args) {
       if constexpr (kTile.phase == kHistogramWhole) {
         store_result(args, bin, shared[bin]);
       } else if constexpr (kTile.phase == kHistogramPart) {
-        args.counts[bin * int64{gridDim.x} + blockIdx.x] = shared[bin];
+        args.counts[int64{blockIdx.x} * args.num_bins + bin] = shared[bin];
       } else if (shared[bin] != 0) {
         atomicAdd(out + bin, shared[bin]);
       }

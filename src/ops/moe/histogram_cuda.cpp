@@ -15,7 +15,8 @@ using numerics::min_of;
 constexpr int64 kMaxOfOneBlock = 16384;  // indices that one block counts about as fast as several
 constexpr int64 kFewForLoads = 1 << 17;  // indices that blocks with two loads a thread suffice for
 constexpr int64 kManyForAdding = 1 << 19;
-constexpr int32 kMaxShared = 8192;  // bins; 32 KiB
+constexpr int32 kFewForParts = 1024;  // bins whose counts by block take less than a fill before
+constexpr int32 kMaxShared = 8192;    // bins; 32 KiB
 constexpr int32 kMinShared = 256;
 
 }  // namespace
@@ -32,9 +33,11 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   if (is_shared && num_indices <= kMaxOfOneBlock) {
     return launch(text, {.grid = {1}, .block = {tile.threads}}, args, shape, tile, where);
   }
-  // Blocks add to zeros; or, where a last launch divides or many would add, each keeps its counts.
+  // Each block keeps its counts for a last launch that adds them up; or, where bins are many and
+  // most counts of a block are zero, blocks add to zeros.
   HistogramArgs mine = args;
-  const bool has_parts = is_shared && (shape.is_fraction != 0 || num_indices >= kManyForAdding);
+  const bool has_parts = is_shared && (shape.is_fraction != 0 || args.num_bins <= kFewForParts ||
+                                       num_indices >= kManyForAdding);
   tile.phase = has_parts ? kHistogramPart : kHistogramAdd;
   tile.threads = 512;
   if (has_parts && num_indices <= kFewForLoads) tile.loads = 2;
@@ -51,7 +54,7 @@ void histogram(const HistogramArgs& args, const HistogramShape& shape, const Lau
   if (shape.is_fraction == 0 && !has_parts) return;
   tile = {.phase = kHistogramFinish, .threads = 128, .max_bins = 0, .loads = 1};
   launch(text,
-         {.grid = {ceil_div(int64{args.num_bins} * 32, tile.threads)}, .block = {tile.threads}},
+         {.grid = {ceil_div(int64{args.num_bins}, kHistogramFinishBins)}, .block = {tile.threads}},
          mine, shape, tile, where);
 }
 

@@ -12,6 +12,8 @@ constexpr int32 kHistogramAdd = 1;     // every block adds what it counted to `o
 constexpr int32 kHistogramPart = 2;    // every block stores what it counted
 constexpr int32 kHistogramFinish = 3;  // sums of such counts become the result
 
+constexpr int32 kHistogramFinishBins = 8;  // of a block that adds counts up
+
 struct HistogramTile {
   int32 phase;     // one of the above
   int32 threads;   // of a block
