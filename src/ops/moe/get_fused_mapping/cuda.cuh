@@ -7,6 +7,7 @@
 #include "ops/moe/get_fused_mapping/tile.h"
 #include "runtime/cuda/device/fault.cuh"
 #include "runtime/cuda/device/grid.cuh"
+#include "runtime/cuda/device/memory.cuh"
 #include "runtime/cuda/device/warp.cuh"
 
 namespace tilekernels {
@@ -34,13 +35,33 @@ struct Span {
 
 constexpr int32 kSortedExperts = kIsSorted ? kExperts : 1;
 
+// Where the block sorts, counts in scratch are read several at a time, some rows by every group of
+// threads.
+constexpr bool kHasGroups = kIsSorted && kTile.phase == kMapPlace;
+constexpr int32 kVector = kExperts % 4 == 0 ? 4 : 1;
+constexpr int32 kGroupThreads = 1 << bits_of(kExperts / kVector);
+constexpr int32 kGroups = kHasGroups ? numerics::min_of(kThreads / kGroupThreads, 16) : 1;
+
+struct alignas(kVector * 4) Counts {
+  uint32 of_experts[kVector];
+};
+
+// Sums over the rows of a group: all of them, and those before this block's.
+struct GroupSums {
+  Counts all[kHasGroups ? kGroupThreads : 1];
+  Counts before[kHasGroups ? kGroupThreads : 1];
+};
+
 struct Shared {
   uint32 places[kParts][kExperts];
   uint32 sums[2][device::kWarpLanes];
   uint32 first_cut;  // the first expert whose segment does not fit
   // Of a block that sorts: its entries in order, the lower half a distance from its first one, the
   // upper half the expert; and what leads from their places to positions, by expert.
-  uint32 sorted[kIsSorted ? kTile.sorted : 1];
+  union {
+    uint32 sorted[kIsSorted ? kTile.sorted : 1];
+    GroupSums groups[kGroups];  // done with before
+  };
   uint32 shifts[kSortedExperts];
   uint32 ends[kTile.phase == kMapAtOnce ? kSortedExperts : 1];  // of segments
   uint32 filled[kTile.phase == kMapAtOnce ? kSortedExperts : 1];
@@ -121,6 +142,24 @@ inline void pad(const GetFusedMappingArgs& args, uint32 begin, uint32 end, uint3
   }
 }
 
+// Pads the segments of lanes' experts, which are filled so far and end there.
+inline void pad_segments(const GetFusedMappingArgs& args, uint32 lanes, int32 filled, int32 end) {
+#pragma unroll 1
+  while (lanes != 0) {
+    const int32 lane = __ffs(static_cast<int32>(lanes)) - 1;
+    lanes &= lanes - 1;
+    const int32 from = __shfl_sync(device::kAllLanes, filled, lane);
+    const int32 to = __shfl_sync(device::kAllLanes, end, lane);
+    pad(args, from + device::lane_id(), to, device::kWarpLanes);
+  }
+}
+
+// Pads what lies behind all segments.
+inline void pad_rest(const GetFusedMappingArgs& args, uint32 rest) {
+  pad(args, rest + blockIdx.x * kThreads + threadIdx.x, static_cast<uint32>(args.num_expanded),
+      gridDim.x * kThreads);
+}
+
 // The block that pads an expert's segment. A block has one expert in each warp rather than several
 // in one, which pads them in turn.
 inline uint32 padding_block(uint32 expert) {
@@ -162,13 +201,66 @@ inline void store_counts(const GetFusedMappingArgs& args, const Shared& shared) 
   }
 }
 
-// An expert's entries; `before` of those in the parts before this block's.
+// Adds rows of counts up in shared memory: a thread some experts of the rows of its group.
+inline void add_rows(const GetFusedMappingArgs& args, Shared& shared) {
+  constexpr int32 kBatch = 4;  // loads in flight
+  const uint32 group = threadIdx.x / kGroupThreads;
+  const uint32 column = threadIdx.x % kGroupThreads;
+  const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
+  const uint32 own_row = blockIdx.x / kCountedParts;
+  if (group >= kGroups || column >= kExperts / kVector) return;
+  const int32* counts = args.counts + group * kExperts + column * kVector;
+  Counts all{};
+  Counts before{};
+#pragma unroll 1
+  for (uint32 first = group; first < rows; first += kBatch * kGroups) {
+    device::Words<kVector * 4> of_rows[kBatch] = {};
+#pragma unroll
+    for (int32 k = 0; k < kBatch; ++k) {
+      if (first + k * kGroups < rows) {
+        of_rows[k] = device::load<kVector * 4>(counts + k * kGroups * kExperts);
+      }
+    }
+#pragma unroll
+    for (int32 k = 0; k < kBatch; ++k) {
+      const bool is_before = first + k * kGroups < own_row;
+#pragma unroll
+      for (int32 i = 0; i < kVector; ++i) {
+        all.of_experts[i] += of_rows[k].words[i];
+        before.of_experts[i] += is_before ? of_rows[k].words[i] : 0;
+      }
+    }
+    counts += kBatch * kGroups * kExperts;
+  }
+  shared.groups[group].all[column] = all;
+  shared.groups[group].before[column] = before;
+}
+
+// An expert's entries, `before` more of those in the parts before this block's: what the groups
+// have.
+inline uint32 add_groups(const Shared& shared, uint32 expert, uint32& before) {
+  uint32 count = 0;
+#pragma unroll
+  for (int32 group = 0; group < kGroups; ++group) {
+    const GroupSums& sums = shared.groups[group];
+    count += sums.all[expert / kVector].of_experts[expert % kVector];
+    before += sums.before[expert / kVector].of_experts[expert % kVector];
+  }
+  return count;
+}
+
+// The expert's entries in the parts that were counted with this block's, before it.
+inline uint32 count_before(const GetFusedMappingArgs& args, uint32 expert) {
+  const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
+  return static_cast<uint32>(args.counts[(rows + blockIdx.x) * kExperts + expert]);
+}
+
+// An expert's entries, `before` more of those in the parts before this block's: from scratch.
 inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32& before) {
   constexpr uint32 kBatch = 32;  // loads in flight
   const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
   const uint32 own_row = blockIdx.x / kCountedParts;
   const int32* counts = args.counts + expert;
-  before = static_cast<uint32>(counts[(rows + blockIdx.x) * kExperts]);
   uint32 count = 0;
 #pragma unroll 1
   for (uint32 first = 0; first < rows; first += kBatch, counts += kBatch * kExperts) {
@@ -186,23 +278,36 @@ inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32& 
   return count;
 }
 
-// Counts the entries, lays the segments out, writes what belongs to experts and pads what this
-// block has to. Leaves the warps' next positions in shared memory, or where the block sorts, their
-// next places. Ends with a barrier; returns the entries of the block that have an expert if it
-// sorts.
-inline uint32 lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
+// What is left to a block that sorts.
+struct Layout {
+  uint32 num_sorted;  // entries with an expert
+  uint32 lanes;       // whose experts' segments it pads, and these
+  int32 filled;
+  int32 end;
+  uint32 rest;  // behind all segments
+};
+
+// Counts the entries, lays the segments out, writes what belongs to experts and, unless the block
+// sorts, pads what it has to. Leaves the warps' next positions in shared memory, or where the block
+// sorts, their next places. Ends with a barrier.
+inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
   const Batch batch = load_batch(args, span, span.begin);
   const auto alignment = static_cast<uint32>(args.alignment);
   uint32 units_before = 0;  // segments are so many alignments long; fewer than 2^32
-  uint32 num_sorted = 0;
+  Layout layout{};
 #pragma unroll 1
   for (uint32 first = 0; first < kExperts; first += kThreads) {
     const uint32 expert = first + threadIdx.x;
     const bool exists = expert < kExperts;
     uint32 count = 0;
     uint32 before = 0;  // in blocks before this one
-    if (kTile.phase == kMapPlace && exists) count = add_parts(args, expert, before);
+    if (kTile.phase == kMapPlace && exists) {
+      before = count_before(args, expert);
+      if (!kHasGroups) count = add_parts(args, expert, before);
+    }
+    if constexpr (kHasGroups) add_rows(args, shared);
     if (first == 0) count_entries(args, span, batch, shared);
+    if (kHasGroups && exists) count = add_groups(shared, expert, before);
     uint32 of_warps[kParts];
     uint32 in_block = 0;
 #pragma unroll
@@ -222,7 +327,7 @@ inline uint32 lay_out(const GetFusedMappingArgs& args, const Span& span, Shared&
       unit = sum >> kSortedEntryBits;
       place = sum & kEntries;
       units_before = total >> kSortedEntryBits;
-      num_sorted = total & kEntries;
+      layout.num_sorted = total & kEntries;
     } else {
       unit = units_before + sum_before(units, sums, total);
       units_before += total;
@@ -255,24 +360,15 @@ inline uint32 lay_out(const GetFusedMappingArgs& args, const Span& span, Shared&
         args.psum_num_tokens_per_expert[expert] = filled_here;
       }
     }
-    if constexpr (kTile.phase == kMapAtOnce && kIsSorted) break;  // padding is written by position
-    uint32 mine = __ballot_sync(device::kAllLanes, exists && padding_block(expert) == blockIdx.x);
-#pragma unroll 1
-    while (mine != 0) {
-      const int32 lane = __ffs(static_cast<int32>(mine)) - 1;
-      mine &= mine - 1;
-      const int32 from = __shfl_sync(device::kAllLanes, filled_here, lane);
-      const int32 to = __shfl_sync(device::kAllLanes, end_here, lane);
-      pad(args, from + device::lane_id(), to, device::kWarpLanes);
-    }
+    layout.lanes = __ballot_sync(device::kAllLanes, exists && padding_block(expert) == blockIdx.x);
+    layout.filled = filled_here;
+    layout.end = end_here;
+    if constexpr (!kIsSorted) pad_segments(args, layout.lanes, filled_here, end_here);
   }
-  if constexpr (kTile.phase != kMapAtOnce || !kIsSorted) {
-    const int32 rest = clipped(int64{units_before} * alignment, args.num_expanded);
-    pad(args, rest + blockIdx.x * kThreads + threadIdx.x, static_cast<uint32>(args.num_expanded),
-        gridDim.x * kThreads);
-  }
+  layout.rest = static_cast<uint32>(clipped(int64{units_before} * alignment, args.num_expanded));
+  if constexpr (!kIsSorted) pad_rest(args, layout.rest);
   __syncthreads();
-  return num_sorted;
+  return layout;
 }
 
 // The lanes that hold the same number, this one among them.
@@ -374,7 +470,7 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
     store_counts(args, shared);
     return;
   }
-  const uint32 num_sorted = lay_out(args, span, shared);
+  const Layout layout = lay_out(args, span, shared);
   if constexpr (!kIsSorted) {
     if (kTile.phase == kMapAtOnce && blockIdx.x > 0) return;
   }
@@ -384,7 +480,9 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
     if constexpr (kTile.phase == kMapAtOnce) {
       store_positions(args, shared);
     } else {
-      store_sorted(args, shared, num_sorted);
+      store_sorted(args, shared, layout.num_sorted);
+      pad_segments(args, layout.lanes, layout.filled, layout.end);
+      pad_rest(args, layout.rest);
     }
   }
 }
