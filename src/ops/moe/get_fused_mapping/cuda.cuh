@@ -107,10 +107,7 @@ inline void report(const GetFusedMappingArgs& args, uint32 entry, int32 kind) {
                      kind);
 }
 
-// Counts entries by expert, every part its own; begins and ends with a barrier. `batch` has a
-// lane's first ones, on their way since before anything else.
-inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Batch batch,
-                          Shared& shared) {
+inline void clear_counts(Shared& shared) {
   constexpr int32 kCounts = sizeof(shared.places) / sizeof(uint32);
 #pragma unroll 8
   for (int32 first = 0; first < kCounts; first += kThreads) {
@@ -118,7 +115,12 @@ inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Bat
     if (kCounts % kThreads == 0 || i < kCounts) (&shared.places[0][0])[i] = 0;
   }
   if (threadIdx.x == 0) shared.first_cut = kExperts;
-  __syncthreads();
+}
+
+// Counts entries by expert, every part its own. `batch` has a lane's first ones, on their way since
+// before anything else.
+inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Batch batch,
+                          Shared& shared) {
   constexpr int32 kWarps = kTile.phase == kMapCount ? kMapWarps / kParts : 1;  // of a part
   uint32* const counts = shared.places[warp_id() / kWarps];
 #pragma unroll 1
@@ -130,7 +132,6 @@ inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Bat
       if (expert >= 0) atomicAdd(counts + expert, 1u);
     }
   }
-  __syncthreads();
 }
 
 inline void pad(const GetFusedMappingArgs& args, uint32 begin, uint32 end, uint32 step) {
@@ -201,39 +202,48 @@ inline void store_counts(const GetFusedMappingArgs& args, const Shared& shared) 
   }
 }
 
-// Adds rows of counts up in shared memory: a thread some experts of the rows of its group.
-inline void add_rows(const GetFusedMappingArgs& args, Shared& shared) {
-  constexpr int32 kBatch = 4;  // loads in flight
+// Rows of counts of a thread's group, of these some experts; those behind the last row are 0.
+struct Rows {
+  static constexpr int32 kCount = kHasGroups ? 4 : 1;  // in flight
+  static constexpr uint32 kStep = kCount * kGroups;
+  device::Words<kVector * 4> rows[kCount];
+};
+
+inline Rows load_rows(const GetFusedMappingArgs& args, uint32 first, uint32 num_rows) {
+  const uint32 column = threadIdx.x % kGroupThreads * kVector;
+  Rows rows{};
+#pragma unroll
+  for (int32 k = 0; k < Rows::kCount; ++k) {
+    const uint32 row = first + k * kGroups;
+    if (row < num_rows && column < kExperts) {
+      rows.rows[k] = device::load<kVector * 4>(args.counts + row * kExperts + column);
+    }
+  }
+  return rows;
+}
+
+// Adds rows up in shared memory. `rows` has a thread's first ones.
+inline void add_rows(const GetFusedMappingArgs& args, Rows rows, uint32 num_rows, Shared& shared) {
   const uint32 group = threadIdx.x / kGroupThreads;
-  const uint32 column = threadIdx.x % kGroupThreads;
-  const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
   const uint32 own_row = blockIdx.x / kCountedParts;
-  if (group >= kGroups || column >= kExperts / kVector) return;
-  const int32* counts = args.counts + group * kExperts + column * kVector;
+  if (group >= kGroups) return;
   Counts all{};
   Counts before{};
 #pragma unroll 1
-  for (uint32 first = group; first < rows; first += kBatch * kGroups) {
-    device::Words<kVector * 4> of_rows[kBatch] = {};
+  for (uint32 first = group; first < num_rows; first += Rows::kStep) {
+    if (first != group) rows = load_rows(args, first, num_rows);
 #pragma unroll
-    for (int32 k = 0; k < kBatch; ++k) {
-      if (first + k * kGroups < rows) {
-        of_rows[k] = device::load<kVector * 4>(counts + k * kGroups * kExperts);
-      }
-    }
-#pragma unroll
-    for (int32 k = 0; k < kBatch; ++k) {
+    for (int32 k = 0; k < Rows::kCount; ++k) {
       const bool is_before = first + k * kGroups < own_row;
 #pragma unroll
       for (int32 i = 0; i < kVector; ++i) {
-        all.of_experts[i] += of_rows[k].words[i];
-        before.of_experts[i] += is_before ? of_rows[k].words[i] : 0;
+        all.of_experts[i] += rows.rows[k].words[i];
+        before.of_experts[i] += is_before ? rows.rows[k].words[i] : 0;
       }
     }
-    counts += kBatch * kGroups * kExperts;
   }
-  shared.groups[group].all[column] = all;
-  shared.groups[group].before[column] = before;
+  shared.groups[group].all[threadIdx.x % kGroupThreads] = all;
+  shared.groups[group].before[threadIdx.x % kGroupThreads] = before;
 }
 
 // An expert's entries, `before` more of those in the parts before this block's: what the groups
@@ -250,24 +260,23 @@ inline uint32 add_groups(const Shared& shared, uint32 expert, uint32& before) {
 }
 
 // The expert's entries in the parts that were counted with this block's, before it.
-inline uint32 count_before(const GetFusedMappingArgs& args, uint32 expert) {
-  const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
-  return static_cast<uint32>(args.counts[(rows + blockIdx.x) * kExperts + expert]);
+inline uint32 count_before(const GetFusedMappingArgs& args, uint32 expert, uint32 num_rows) {
+  return static_cast<uint32>(args.counts[(num_rows + blockIdx.x) * kExperts + expert]);
 }
 
 // An expert's entries, `before` more of those in the parts before this block's: from scratch.
-inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32& before) {
+inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32 num_rows,
+                        uint32& before) {
   constexpr uint32 kBatch = 32;  // loads in flight
-  const uint32 rows = numerics::ceil_div(gridDim.x, kCountedParts);
   const uint32 own_row = blockIdx.x / kCountedParts;
   const int32* counts = args.counts + expert;
   uint32 count = 0;
 #pragma unroll 1
-  for (uint32 first = 0; first < rows; first += kBatch, counts += kBatch * kExperts) {
+  for (uint32 first = 0; first < num_rows; first += kBatch, counts += kBatch * kExperts) {
     uint32 of_rows[kBatch];
 #pragma unroll
     for (uint32 k = 0; k < kBatch; ++k) {
-      of_rows[k] = first + k < rows ? static_cast<uint32>(counts[k * kExperts]) : 0;
+      of_rows[k] = first + k < num_rows ? static_cast<uint32>(counts[k * kExperts]) : 0;
     }
 #pragma unroll
     for (uint32 k = 0; k < kBatch; ++k) {
@@ -292,6 +301,7 @@ struct Layout {
 // sorts, their next places. Ends with a barrier.
 inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
   const Batch batch = load_batch(args, span, span.begin);
+  const uint32 num_rows = numerics::ceil_div(gridDim.x, kCountedParts);
   const auto alignment = static_cast<uint32>(args.alignment);
   uint32 units_before = 0;  // segments are so many alignments long; fewer than 2^32
   Layout layout{};
@@ -302,11 +312,18 @@ inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, Shared&
     uint32 count = 0;
     uint32 before = 0;  // in blocks before this one
     if (kTile.phase == kMapPlace && exists) {
-      before = count_before(args, expert);
-      if (!kHasGroups) count = add_parts(args, expert, before);
+      before = count_before(args, expert, num_rows);
+      if (!kHasGroups) count = add_parts(args, expert, num_rows, before);
     }
-    if constexpr (kHasGroups) add_rows(args, shared);
-    if (first == 0) count_entries(args, span, batch, shared);
+    if (first == 0) {
+      Rows rows{};
+      if constexpr (kHasGroups) rows = load_rows(args, threadIdx.x / kGroupThreads, num_rows);
+      clear_counts(shared);
+      __syncthreads();
+      count_entries(args, span, batch, shared);
+      if constexpr (kHasGroups) add_rows(args, rows, num_rows, shared);
+      __syncthreads();
+    }
     if (kHasGroups && exists) count = add_groups(shared, expert, before);
     uint32 of_warps[kParts];
     uint32 in_block = 0;
@@ -466,7 +483,11 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
   device::wait_for_predecessor();
   const Span span = warp_entries(args);
   if constexpr (kTile.phase == kMapCount) {
-    count_entries(args, span, load_batch(args, span, span.begin), shared);
+    const Batch batch = load_batch(args, span, span.begin);
+    clear_counts(shared);
+    __syncthreads();
+    count_entries(args, span, batch, shared);
+    __syncthreads();
     store_counts(args, shared);
     return;
   }
