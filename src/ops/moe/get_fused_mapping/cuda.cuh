@@ -34,6 +34,7 @@ struct Span {
 };
 
 constexpr int32 kSortedExperts = kIsSorted ? kExperts : 1;
+static_assert(!kIsSorted || kTile.loads <= kMostSortedLoads);
 
 // Where the block sorts, counts in scratch are read several at a time, some rows by every group of
 // threads.
@@ -132,6 +133,49 @@ inline void count_entries(const GetFusedMappingArgs& args, const Span& span, Bat
       if (expert >= 0) atomicAdd(counts + expert, 1u);
     }
   }
+}
+
+// The lanes that hold the same number, this one among them.
+inline uint32 lanes_with_same(uint32 number) {
+  uint32 same = device::kAllLanes;
+#pragma unroll
+  for (int32 bit = 0; bit < kExpertBits; ++bit) {
+    const uint32 mine = number >> bit & 1;
+    const uint32 set = __ballot_sync(device::kAllLanes, mine != 0);
+    same &= mine != 0 ? set : ~set;
+  }
+  return same;
+}
+
+// The next place of each lane's expert, which moves on; lanes without one have any.
+inline uint32 take_place(uint32* next, int32 expert) {
+  const uint32 lower_lanes = (1u << device::lane_id()) - 1;
+  const uint32 routed = __ballot_sync(device::kAllLanes, expert >= 0);
+  const uint32 same = lanes_with_same(static_cast<uint32>(expert)) & routed;
+  uint32 place = 0;
+  if (expert >= 0) place = next[expert] + static_cast<uint32>(__popc(same & lower_lanes));
+  __syncwarp();
+  // The last lane of an expert moves its next place on.
+  if (expert >= 0 && same >> device::lane_id() == 1) next[expert] = place + 1;
+  __syncwarp();
+  return place;
+}
+
+// How many entries of the same expert the warp has before each of a lane's.
+struct Ranks {
+  uint32 ranks[kTile.loads];
+};
+
+// Where the block sorts, a lane's entries are loaded and ranked once: counts its warp's by expert.
+inline Ranks rank_entries(const Span& span, const Batch& batch, Shared& shared) {
+  Ranks ranks{};
+  if (span.begin >= span.end) return ranks;
+#pragma unroll
+  for (int32 k = 0; k < kTile.loads; ++k) {
+    const int32 expert = routed_expert(batch.indices[k], kExperts);
+    ranks.ranks[k] = take_place(shared.places[warp_id()], expert);
+  }
+  return ranks;
 }
 
 inline void pad(const GetFusedMappingArgs& args, uint32 begin, uint32 end, uint32 step) {
@@ -299,8 +343,8 @@ struct Layout {
 // Counts the entries, lays the segments out, writes what belongs to experts and, unless the block
 // sorts, pads what it has to. Leaves the warps' next positions in shared memory, or where the block
 // sorts, their next places. Ends with a barrier.
-inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
-  const Batch batch = load_batch(args, span, span.begin);
+inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, const Batch& batch,
+                      Ranks& ranks, Shared& shared) {
   const uint32 num_rows = numerics::ceil_div(gridDim.x, kCountedParts);
   const auto alignment = static_cast<uint32>(args.alignment);
   uint32 units_before = 0;  // segments are so many alignments long; fewer than 2^32
@@ -320,7 +364,11 @@ inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, Shared&
       if constexpr (kHasGroups) rows = load_rows(args, threadIdx.x / kGroupThreads, num_rows);
       clear_counts(shared);
       __syncthreads();
-      count_entries(args, span, batch, shared);
+      if constexpr (kIsSorted) {
+        ranks = rank_entries(span, batch, shared);
+      } else {
+        count_entries(args, span, batch, shared);
+      }
       if constexpr (kHasGroups) add_rows(args, rows, num_rows, shared);
       __syncthreads();
     }
@@ -388,55 +436,56 @@ inline Layout lay_out(const GetFusedMappingArgs& args, const Span& span, Shared&
   return layout;
 }
 
-// The lanes that hold the same number, this one among them.
-inline uint32 lanes_with_same(uint32 number) {
-  uint32 same = device::kAllLanes;
-#pragma unroll
-  for (int32 bit = 0; bit < kExpertBits; ++bit) {
-    const uint32 mine = number >> bit & 1;
-    const uint32 set = __ballot_sync(device::kAllLanes, mine != 0);
-    same &= mine != 0 ? set : ~set;
-  }
-  return same;
-}
-
 inline void store_position(const GetFusedMappingArgs& args, uint32 pos, int32 expert, uint32 i) {
   args.pos_to_expert[pos] = expert;
   args.pos_to_token[pos] = static_cast<int32>(i / static_cast<uint32>(kShape.num_topk));
   args.pos_to_token_topk[pos] = static_cast<int32>(i);
 }
 
-// Writes what belongs to entries, and what to positions unless the block sorts.
+// Writes the position of entry `i`, whose index is its expert unless that is -1; returns whether it
+// has one.
+inline bool store_entry(const GetFusedMappingArgs& args, uint32 i, int64 index, int32 expert,
+                        uint32 pos, uint32 first_cut) {
+  if (expert < 0 && index != -1) report(args, i, numerics::kFaultIndexOutOfRange);
+  const bool has_place = expert >= 0 && pos < static_cast<uint32>(args.num_expanded);
+  args.token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
+  if (expert >= static_cast<int32>(first_cut)) {
+    report(args, i, numerics::kFaultPositionOutOfRange);
+  }
+  return has_place;
+}
+
+// Writes what belongs to entries and to their positions.
 inline void place_entries(const GetFusedMappingArgs& args, const Span& span, Shared& shared) {
-  const uint32 lower_lanes = (1u << device::lane_id()) - 1;
-  const uint32 first_of_block = first_entry(args);
-  uint32* const next = shared.places[warp_id()];
 #pragma unroll 1
   for (uint32 first = span.begin; first < span.end; first += device::kWarpLanes) {
     const uint32 i = first + device::lane_id();
     const int64 index = i < span.end ? args.topk_idx[i] : -1;
     const int32 expert = routed_expert(index, kExperts);
-    const uint32 routed = __ballot_sync(device::kAllLanes, expert >= 0);
-    const uint32 same = lanes_with_same(static_cast<uint32>(expert)) & routed;
-    uint32 pos = 0;
-    if (expert >= 0) pos = next[expert] + static_cast<uint32>(__popc(same & lower_lanes));
-    __syncwarp();
-    // The last lane of an expert moves its next position on.
-    if (expert >= 0 && same >> device::lane_id() == 1) next[expert] = pos + 1;
-    __syncwarp();
-    if (kIsSorted && expert >= 0) {
-      shared.sorted[pos] = static_cast<uint32>(expert) << 16 | (i - first_of_block);
-      pos += shared.shifts[expert];
-    }
-    if (kTile.phase == kMapAtOnce && kIsSorted && blockIdx.x + 1 < gridDim.x) continue;
+    const uint32 pos = take_place(shared.places[warp_id()], expert);
     if (i >= span.end) continue;
-    if (expert < 0 && index != -1) report(args, i, numerics::kFaultIndexOutOfRange);
-    const bool has_place = expert >= 0 && pos < static_cast<uint32>(args.num_expanded);
-    args.token_topk_to_pos[i] = has_place ? static_cast<int32>(pos) : -1;
-    if (!kIsSorted && has_place) store_position(args, pos, expert, i);
-    if (expert >= static_cast<int32>(shared.first_cut)) {
-      report(args, i, numerics::kFaultPositionOutOfRange);
+    if (store_entry(args, i, index, expert, pos, shared.first_cut)) {
+      store_position(args, pos, expert, i);
     }
+  }
+}
+
+// Sorts the block's entries and writes what belongs to them; of few entries, one block writes.
+inline void sort_entries(const GetFusedMappingArgs& args, const Span& span, const Batch& batch,
+                         const Ranks& ranks, Shared& shared) {
+  const bool writes = kTile.phase != kMapAtOnce || blockIdx.x + 1 == gridDim.x;
+#pragma unroll
+  for (int32 k = 0; k < kTile.loads; ++k) {
+    const uint32 i = span.begin + k * device::kWarpLanes + device::lane_id();
+    if (i >= span.end) continue;
+    const int32 expert = routed_expert(batch.indices[k], kExperts);
+    uint32 pos = 0;
+    if (expert >= 0) {
+      const uint32 place = shared.places[warp_id()][expert] + ranks.ranks[k];
+      shared.sorted[place] = static_cast<uint32>(expert) << 16 | (i - first_entry(args));
+      pos = place + shared.shifts[expert];
+    }
+    if (writes) store_entry(args, i, batch.indices[k], expert, pos, shared.first_cut);
   }
 }
 
@@ -482,8 +531,8 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
   __shared__ Shared shared;
   device::wait_for_predecessor();
   const Span span = warp_entries(args);
+  const Batch batch = load_batch(args, span, span.begin);
   if constexpr (kTile.phase == kMapCount) {
-    const Batch batch = load_batch(args, span, span.begin);
     clear_counts(shared);
     __syncthreads();
     count_entries(args, span, batch, shared);
@@ -491,12 +540,13 @@ inline void get_fused_mapping(const GetFusedMappingArgs& args) {
     store_counts(args, shared);
     return;
   }
-  const Layout layout = lay_out(args, span, shared);
+  Ranks ranks{};
+  const Layout layout = lay_out(args, span, batch, ranks, shared);
   if constexpr (!kIsSorted) {
     if (kTile.phase == kMapAtOnce && blockIdx.x > 0) return;
-  }
-  place_entries(args, span, shared);
-  if constexpr (kIsSorted) {
+    place_entries(args, span, shared);
+  } else {
+    sort_entries(args, span, batch, ranks, shared);
     __syncthreads();
     if constexpr (kTile.phase == kMapAtOnce) {
       store_positions(args, shared);

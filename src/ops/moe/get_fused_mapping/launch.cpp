@@ -32,15 +32,21 @@ int32 most_parts(const GetFusedMappingShape& shape, bool is_sorted) {
   return parts;
 }
 
+// A power of two: all loads of a lane where a block sorts, else some.
+int32 loads_of(int64 warp_entries, bool is_sorted, int32 most) {
+  const int64 all = warp_entries / 32;
+  int32 loads = 1;
+  while (is_sorted ? loads < all : loads < most && 2 * loads <= all) loads *= 2;
+  return loads;
+}
+
 }  // namespace
 
 void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingShape& shape,
                        const Launch& where) {
   const Text& text = get_fused_mapping_text;
   GetFusedMappingArgs mine = args;
-  const auto run = [&](int64 blocks, int64 warp_entries, GetFusedMappingTile tile) {
-    tile.loads = static_cast<int32>(std::clamp<int64>(warp_entries / 32, 1, tile.loads));
-    while ((tile.loads & (tile.loads - 1)) != 0) --tile.loads;
+  const auto run = [&](int64 blocks, const GetFusedMappingTile& tile) {
     launch(text, {.grid = {blocks}, .block = {32 * kMapWarps}}, mine, shape, tile, where);
   };
   const int64 sms = num_sms(text, where);
@@ -48,14 +54,18 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   const int64 most_blocks =
       std::min({kMostParts, sms, kMostCounts / shape.num_experts * counted_parts});
   int64 blocks = std::min(most_blocks, numerics::ceil_div(args.num_entries, kPartEntries));
-  if (args.num_entries <= kFewEntries || blocks <= 1) {
-    const bool is_sorted =
-        shape.num_experts <= kMostSortedExperts && args.num_entries <= kFewEntries;
+  const bool can_sort = shape.num_experts <= kMostSortedExperts;
+  const int64 few =
+      can_sort ? std::min(kFewEntries, kMostSortedLoads * 32 * int64{most_parts(shape, true)})
+               : kFewEntries;
+  if (args.num_entries <= few || blocks <= 1) {
+    const bool is_sorted = can_sort && args.num_entries <= few;
     const int32 parts = args.num_entries <= 32 ? 1 : most_parts(shape, is_sorted);
     mine.part = numerics::align_up(args.num_entries, 32 * parts);
     const int64 wanted = numerics::ceil_div(args.num_expanded, kBlockPositions);
-    return run(std::clamp<int64>(wanted, 1, sms), mine.part / parts,
-               {kMapAtOnce, parts, 4, is_sorted ? static_cast<int32>(kFewEntries) : 0});
+    return run(std::clamp<int64>(wanted, 1, sms),
+               {kMapAtOnce, parts, loads_of(mine.part / parts, is_sorted, 4),
+                is_sorted ? static_cast<int32>(kFewEntries) : 0});
   }
   mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * kMapWarps);
   blocks = numerics::ceil_div(args.num_entries, mine.part);
@@ -63,11 +73,12 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   const std::shared_ptr<void> counts =
       scratch(counting_blocks * (1 + counted_parts) * shape.num_experts * 4, where);
   mine.counts = static_cast<int32*>(counts.get());
-  run(counting_blocks, mine.part * counted_parts / kMapWarps, {kMapCount, counted_parts, 8, 0});
-  const bool is_sorted = shape.num_experts <= kMostSortedExperts && mine.part <= kMostSorted;
+  run(counting_blocks,
+      {kMapCount, counted_parts, loads_of(mine.part * counted_parts / kMapWarps, false, 8), 0});
+  const bool is_sorted = can_sort && mine.part <= kMostSorted;
   const int32 parts = most_parts(shape, is_sorted);
-  run(blocks, mine.part / parts,
-      {kMapPlace, parts, 4, is_sorted ? static_cast<int32>(kMostSorted) : 0});
+  run(blocks, {kMapPlace, parts, loads_of(mine.part / parts, is_sorted, 4),
+               is_sorted ? static_cast<int32>(kMostSorted) : 0});
 }
 
 }  // namespace cuda

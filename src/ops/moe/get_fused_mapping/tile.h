@@ -16,7 +16,7 @@ struct GetFusedMappingTile {
   int32 phase;
   int32 parts;   // of a block's entries, with counts of their own: what a block places later, or
                  // where it places them itself, what a warp does
-  int32 loads;   // of a lane, in flight
+  int32 loads;   // of a lane, in flight; all of them where a block sorts
   int32 sorted;  // entries that a block sorts by expert in shared memory at most, to write those of
                  // an expert together; 0: it does not
 };
@@ -27,6 +27,7 @@ constexpr int32 kMapWarps = 16;  // of a block
 constexpr int32 kMapCountBytes = 32 * 1024;
 constexpr int32 kMapSortedCountBytes = 24 * 1024;
 constexpr int32 kMostSortedExperts = 512;  // one a thread
+constexpr int32 kMostSortedLoads = 8;      // of a lane
 /// Sums over the experts of entries in a block that sorts are below 2^13; those of their segments,
 /// in alignments, below 2^19.
 constexpr int32 kSortedEntryBits = 13;
