@@ -18,7 +18,7 @@ constexpr GetFusedMappingTile kTile = TILEKERNELS_TILE;
 constexpr int32 kExperts = kShape.num_experts;
 constexpr int32 kThreads = kMapWarps * device::kWarpLanes;
 constexpr int32 kParts = kTile.parts;
-constexpr bool kIsSorted = kTile.sorted > 0;
+constexpr bool kIsSorted = kTile.sorted > 0 && kTile.phase != kMapCount;
 constexpr uint32 kCountedParts = map_counted_parts(kExperts);
 
 constexpr int32 bits_of(int32 count) {
@@ -28,6 +28,15 @@ constexpr int32 bits_of(int32 count) {
 }
 constexpr int32 kExpertBits = bits_of(kExperts);
 
+template <bool kIsNarrow>
+struct Count {
+  using Type = uint32;
+};
+template <>
+struct Count<true> {
+  using Type = uint16;
+};
+
 struct Span {
   uint32 begin;
   uint32 end;
@@ -36,15 +45,16 @@ struct Span {
 constexpr int32 kSortedExperts = kIsSorted ? kExperts : 1;
 static_assert(!kIsSorted || kTile.loads <= kMostSortedLoads);
 
-// Where the block sorts, counts in scratch are read several at a time, some rows by every group of
-// threads.
+// Where the block sorts, counts in scratch have 16 bits and are read several at a time, some rows
+// by every group of threads. As many as a group adds stay below 2^16.
+using Stored = Count<(kTile.sorted > 0)>::Type;
 constexpr bool kHasGroups = kIsSorted && kTile.phase == kMapPlace;
-constexpr int32 kVector = kExperts % 4 == 0 ? 4 : 1;
+constexpr int32 kVector = kExperts % 8 == 0 ? 8 : 1;
 constexpr int32 kGroupThreads = 1 << bits_of(kExperts / kVector);
-constexpr int32 kGroups = kHasGroups ? numerics::min_of(kThreads / kGroupThreads, 16) : 1;
+constexpr int32 kGroups = kHasGroups ? numerics::min_of(kThreads / kGroupThreads, kMapGroups) : 1;
 
-struct alignas(kVector * 4) Counts {
-  uint32 of_experts[kVector];
+struct alignas(kVector > 1 ? 16 : 4) Counts {
+  uint32 words[kVector > 1 ? kVector / 2 : 1];
 };
 
 // Sums over the rows of a group: all of them, and those before this block's.
@@ -230,19 +240,24 @@ inline uint32 sum_before(uint32 value, uint32* sums, uint32& total) {
   return __reduce_add_sync(device::kAllLanes, of_lower) + sum - value;
 }
 
+inline Stored* stored_counts(const GetFusedMappingArgs& args) {
+  return reinterpret_cast<Stored*>(args.counts);
+}
+
 // Counts in scratch: of the parts that a block counted together, by block; then of those among
 // them before each part.
 inline void store_counts(const GetFusedMappingArgs& args, const Shared& shared) {
 #pragma unroll 1
   for (uint32 expert = threadIdx.x; expert < kExperts; expert += kThreads) {
-    int32* const before = args.counts + (gridDim.x + blockIdx.x * kParts) * kExperts + expert;
+    Stored* const before =
+        stored_counts(args) + (gridDim.x + blockIdx.x * kParts) * kExperts + expert;
     uint32 count = 0;
 #pragma unroll
     for (int32 part = 0; part < kParts; ++part) {
-      before[part * kExperts] = static_cast<int32>(count);
+      before[part * kExperts] = static_cast<Stored>(count);
       count += shared.places[part][expert];
     }
-    args.counts[blockIdx.x * kExperts + expert] = static_cast<int32>(count);
+    stored_counts(args)[blockIdx.x * kExperts + expert] = static_cast<Stored>(count);
   }
 }
 
@@ -250,17 +265,18 @@ inline void store_counts(const GetFusedMappingArgs& args, const Shared& shared) 
 struct Rows {
   static constexpr int32 kCount = kHasGroups ? 4 : 1;  // in flight
   static constexpr uint32 kStep = kCount * kGroups;
-  device::Words<kVector * 4> rows[kCount];
+  device::Words<kVector * 2> rows[kCount];
 };
 
 inline Rows load_rows(const GetFusedMappingArgs& args, uint32 first, uint32 num_rows) {
   const uint32 column = threadIdx.x % kGroupThreads * kVector;
   Rows rows{};
+  if (threadIdx.x >= kGroups * kGroupThreads || column >= kExperts) return rows;
 #pragma unroll
   for (int32 k = 0; k < Rows::kCount; ++k) {
     const uint32 row = first + k * kGroups;
-    if (row < num_rows && column < kExperts) {
-      rows.rows[k] = device::load<kVector * 4>(args.counts + row * kExperts + column);
+    if (row < num_rows) {
+      rows.rows[k] = device::load<kVector * 2>(stored_counts(args) + row * kExperts + column);
     }
   }
   return rows;
@@ -280,9 +296,9 @@ inline void add_rows(const GetFusedMappingArgs& args, Rows rows, uint32 num_rows
     for (int32 k = 0; k < Rows::kCount; ++k) {
       const bool is_before = first + k * kGroups < own_row;
 #pragma unroll
-      for (int32 i = 0; i < kVector; ++i) {
-        all.of_experts[i] += rows.rows[k].words[i];
-        before.of_experts[i] += is_before ? rows.rows[k].words[i] : 0;
+      for (int32 i = 0; i < rows.rows[k].kCount; ++i) {
+        all.words[i] += rows.rows[k].words[i];
+        before.words[i] += is_before ? rows.rows[k].words[i] : 0;
       }
     }
   }
@@ -293,19 +309,22 @@ inline void add_rows(const GetFusedMappingArgs& args, Rows rows, uint32 num_rows
 // An expert's entries, `before` more of those in the parts before this block's: what the groups
 // have.
 inline uint32 add_groups(const Shared& shared, uint32 expert, uint32& before) {
+  const uint32 column = expert / kVector;
+  const uint32 word = expert % kVector / 2;
+  const uint32 shift = kVector > 1 ? expert % 2 * 16 : 0;
+  constexpr uint32 kMask = kVector > 1 ? 0xFFFF : 0xFFFFFFFF;
   uint32 count = 0;
 #pragma unroll
   for (int32 group = 0; group < kGroups; ++group) {
-    const GroupSums& sums = shared.groups[group];
-    count += sums.all[expert / kVector].of_experts[expert % kVector];
-    before += sums.before[expert / kVector].of_experts[expert % kVector];
+    count += shared.groups[group].all[column].words[word] >> shift & kMask;
+    before += shared.groups[group].before[column].words[word] >> shift & kMask;
   }
   return count;
 }
 
 // The expert's entries in the parts that were counted with this block's, before it.
 inline uint32 count_before(const GetFusedMappingArgs& args, uint32 expert, uint32 num_rows) {
-  return static_cast<uint32>(args.counts[(num_rows + blockIdx.x) * kExperts + expert]);
+  return stored_counts(args)[(num_rows + blockIdx.x) * kExperts + expert];
 }
 
 // An expert's entries, `before` more of those in the parts before this block's: from scratch.
@@ -313,14 +332,14 @@ inline uint32 add_parts(const GetFusedMappingArgs& args, uint32 expert, uint32 n
                         uint32& before) {
   constexpr uint32 kBatch = 32;  // loads in flight
   const uint32 own_row = blockIdx.x / kCountedParts;
-  const int32* counts = args.counts + expert;
+  const Stored* counts = stored_counts(args) + expert;
   uint32 count = 0;
 #pragma unroll 1
   for (uint32 first = 0; first < num_rows; first += kBatch, counts += kBatch * kExperts) {
     uint32 of_rows[kBatch];
 #pragma unroll
     for (uint32 k = 0; k < kBatch; ++k) {
-      of_rows[k] = first + k < num_rows ? static_cast<uint32>(counts[k * kExperts]) : 0;
+      of_rows[k] = first + k < num_rows ? counts[k * kExperts] : 0;
     }
 #pragma unroll
     for (uint32 k = 0; k < kBatch; ++k) {

@@ -22,6 +22,7 @@ constexpr int64 kMostParts = 128;
 constexpr int64 kMostSorted = 2048;     // of a part
 constexpr int64 kMostCounts = 1 << 15;  // that every block reads
 static_assert(kFewEntries < 1 << kSortedEntryBits && kMostSorted < 1 << kSortedEntryBits);
+static_assert(kMostParts * kMostSorted < kMapGroups << 16);
 static_assert(kMostParts * kMostSorted + kMostSortedExperts < 1 << (32 - kSortedEntryBits));
 
 // Parts of a block, a power of two, whose counts fit.
@@ -69,16 +70,15 @@ void get_fused_mapping(const GetFusedMappingArgs& args, const GetFusedMappingSha
   }
   mine.part = numerics::align_up(numerics::ceil_div(args.num_entries, blocks), 32 * kMapWarps);
   blocks = numerics::ceil_div(args.num_entries, mine.part);
+  const int32 sorted = can_sort && mine.part <= kMostSorted ? static_cast<int32>(kMostSorted) : 0;
   const int64 counting_blocks = numerics::ceil_div(blocks, counted_parts);
-  const std::shared_ptr<void> counts =
-      scratch(counting_blocks * (1 + counted_parts) * shape.num_experts * 4, where);
+  const std::shared_ptr<void> counts = scratch(
+      counting_blocks * (1 + counted_parts) * shape.num_experts * (sorted > 0 ? 2 : 4), where);
   mine.counts = static_cast<int32*>(counts.get());
-  run(counting_blocks,
-      {kMapCount, counted_parts, loads_of(mine.part * counted_parts / kMapWarps, false, 8), 0});
-  const bool is_sorted = can_sort && mine.part <= kMostSorted;
-  const int32 parts = most_parts(shape, is_sorted);
-  run(blocks, {kMapPlace, parts, loads_of(mine.part / parts, is_sorted, 4),
-               is_sorted ? static_cast<int32>(kMostSorted) : 0});
+  run(counting_blocks, {kMapCount, counted_parts,
+                        loads_of(mine.part * counted_parts / kMapWarps, false, 8), sorted});
+  const int32 parts = most_parts(shape, sorted > 0);
+  run(blocks, {kMapPlace, parts, loads_of(mine.part / parts, sorted > 0, 4), sorted});
 }
 
 }  // namespace cuda

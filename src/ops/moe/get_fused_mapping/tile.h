@@ -17,8 +17,8 @@ struct GetFusedMappingTile {
   int32 parts;   // of a block's entries, with counts of their own: what a block places later, or
                  // where it places them itself, what a warp does
   int32 loads;   // of a lane, in flight; all of them where a block sorts
-  int32 sorted;  // entries that a block sorts by expert in shared memory at most, to write those of
-                 // an expert together; 0: it does not
+  int32 sorted;  // entries that a block that places them sorts by expert in shared memory at most,
+                 // to write those of an expert together; 0: it does not
 };
 
 constexpr int32 kMapWarps = 16;  // of a block
@@ -31,6 +31,8 @@ constexpr int32 kMostSortedLoads = 8;      // of a lane
 /// Sums over the experts of entries in a block that sorts are below 2^13; those of their segments,
 /// in alignments, below 2^19.
 constexpr int32 kSortedEntryBits = 13;
+
+constexpr int32 kMapGroups = 8;  // of threads, that share the counts of all parts
 
 /// Parts that a block of many entries counts.
 constexpr int32 map_counted_parts(int32 num_experts) {
