@@ -49,6 +49,13 @@ constexpr float kScaleNan = bit_cast<float>(0x7FC00000u);
 constexpr float kFloatMax = bit_cast<float>(0x7F7FFFFFu);
 
 /// 2^exponent for a normal result: -126 <= exponent <= 127.
+/// The smallest n with 2^n >= x >= 1.
+constexpr int32 ceil_log2(int32 x) {
+  int32 log = 0;
+  while (1 << log < x) ++log;
+  return log;
+}
+
 constexpr float pow2(int32 exponent) {
   return bit_cast<float>(static_cast<uint32>(exponent + 127) << 23);
 }

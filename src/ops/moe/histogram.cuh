@@ -1,5 +1,6 @@
-// group_count and aux_fi on CUDA: counts in shared memory, then one addition a block and bin, or a
-// second launch that adds the counts of blocks up before it divides.
+// group_count and aux_fi on CUDA. One block counts in shared memory and is done; or each of several
+// keeps its counts for a second launch that adds them up, and divides; or adds them to zeros. With
+// more bins than shared memory holds, every index adds to those at once.
 #include "ops/moe/histogram.h"
 #include "ops/moe/histogram_tile.h"
 #include "runtime/cuda/device/fault.cuh"
@@ -55,6 +56,8 @@ inline void store_result(const HistogramArgs& args, int32 bin, int32 count) {
 
 // A block has a few bins, a sector of every part's counts; threads that are as many bins apart take
 // parts in turn.
+// `out` may take the place of counts that are one part: a block reads its bins before it writes
+// them.
 inline void add_parts(const HistogramArgs& args) {
   constexpr int32 kBins = kHistogramFinishBins;
   constexpr int32 kWarps = kTile.threads / device::kWarpLanes;

@@ -21,7 +21,7 @@ struct HistogramArgs {
   int64 num_chosen;  // of a fraction
   int32 num_topk;
   int32 num_bins;
-  int32* counts;    // scratch of the compiled kernels: by part, counts of the bins
+  int32* counts;    // of the compiled kernels: by part, counts of the bins; or `out`, as one part
   int64 num_parts;  // of these
   uint64* fault;
 };

@@ -14,7 +14,7 @@ using numerics::min_of;
 
 constexpr int64 kMaxOfOneBlock = 16384;  // indices that one block counts about as fast as several
 constexpr int64 kFewForLoads = 1 << 17;  // indices that blocks with two loads a thread suffice for
-constexpr int64 kManyForAdding = 1 << 19;
+constexpr int64 kManyForAdding = 1 << 19;  // indices whose blocks would wait for each other's sums
 constexpr int32 kFewForParts = 1024;  // bins whose counts by block take less than a fill before
 constexpr int32 kMaxShared = 8192;    // bins; 32 KiB
 constexpr int32 kMinShared = 256;

@@ -92,8 +92,8 @@ int num_sms(const Text& text, const Launch& where) {
 }
 
 RowsOfBlock rows_of_block(int64_t num_rows, int32_t most, const Text& text, const Launch& where) {
-  constexpr int64_t kFew = 2;    // of a multiprocessor
-  constexpr int64_t kMany = 32;  // more do not run at once
+  constexpr int64_t kFew = 2;    // rows of a multiprocessor
+  constexpr int64_t kMany = 32;  // run at once with 64 registers a thread
   constexpr int32_t kSlim = 4;
   const int64_t sms = num_sms(text, where);
   if (num_rows <= kFew * sms) return {1, 1};

@@ -3,10 +3,10 @@
 //   extern const Text topk_gate_text;  // embedded from cuda.cuh
 //
 //   void topk_gate(const TopkGateArgs& args, const TopkGateShape& shape, const Launch& where) {
-//     constexpr TopkGateTile kTile{.max_warps = 8, .wide = 0};
-//     const int64 blocks = numerics::ceil_div(args.num_tokens, kTile.max_warps);
-//     const Plan plan{.grid = {blocks}, .block = {32 * kTile.max_warps}};
-//     launch(topk_gate_text, plan, args, shape, kTile, where);
+//     const auto [most, rows] = rows_of_block(args.num_tokens, 32, topk_gate_text, where);
+//     const TopkGateTile tile{.rows = most, .wide = is_aligned(args.scores, 0, 16)};
+//     const int64 blocks = numerics::ceil_div(args.num_tokens, rows);
+//     launch(topk_gate_text, {.grid = {blocks}, .block = {32 * rows}}, args, shape, tile, where);
 //   }
 #pragma once
 

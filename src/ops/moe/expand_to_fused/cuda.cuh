@@ -214,9 +214,13 @@ inline void expand_to_fused(const ExpandToFusedArgs& args) {
   if constexpr (kShape.sf_words != 0) {
     const int64 sf_blocks = expand_sf_blocks(kShape.sf_words, args.padded_expanded, kTile);
     if (block < sf_blocks) {
-      if constexpr (kShape.sf_word_bytes == 4) return expand_sf<uint32>(args, block * kThreads);
-      if constexpr (kShape.sf_word_bytes == 2) return expand_sf<uint16>(args, block * kThreads);
-      return expand_sf<uint8>(args, block * kThreads);
+      if constexpr (kShape.sf_word_bytes == 4) {
+        return expand_sf<uint32>(args, block * kThreads);
+      } else if constexpr (kShape.sf_word_bytes == 2) {
+        return expand_sf<uint16>(args, block * kThreads);
+      } else {
+        return expand_sf<uint8>(args, block * kThreads);
+      }
     }
     block -= sf_blocks;
   }

@@ -21,12 +21,7 @@ constexpr int32 kParts = kTile.parts;
 constexpr bool kIsSorted = kTile.sorted > 0 && kTile.phase != kMapCount;
 constexpr uint32 kCountedParts = map_counted_parts(kExperts);
 
-constexpr int32 bits_of(int32 count) {
-  int32 bits = 0;
-  while ((1 << bits) < count) ++bits;
-  return bits;
-}
-constexpr int32 kExpertBits = bits_of(kExperts);
+constexpr int32 kExpertBits = numerics::ceil_log2(kExperts);
 
 template <bool kIsNarrow>
 struct Count {
@@ -50,7 +45,7 @@ static_assert(!kIsSorted || kTile.loads <= kMostSortedLoads);
 using Stored = Count<(kTile.sorted > 0)>::Type;
 constexpr bool kHasGroups = kIsSorted && kTile.phase == kMapPlace;
 constexpr int32 kVector = kExperts % 8 == 0 ? 8 : 1;
-constexpr int32 kGroupThreads = 1 << bits_of(kExperts / kVector);
+constexpr int32 kGroupThreads = 1 << numerics::ceil_log2(kExperts / kVector);
 constexpr int32 kGroups = kHasGroups ? numerics::min_of(kThreads / kGroupThreads, kMapGroups) : 1;
 
 struct alignas(kVector > 1 ? 16 : 4) Counts {
@@ -64,9 +59,9 @@ struct GroupSums {
 };
 
 struct Shared {
-  uint32 places[kParts][kExperts];
-  uint32 sums[2][device::kWarpLanes];
-  uint32 first_cut;  // the first expert whose segment does not fit
+  uint32 places[kParts][kExperts];     // counts of the parts, then where their next entries go
+  uint32 sums[2][device::kWarpLanes];  // of the warps, while counts are added up
+  uint32 first_cut;                    // the first expert whose segment does not fit
   // Of a block that sorts: its entries in order, the lower half a distance from its first one, the
   // upper half the expert; and what leads from their places to positions, by expert.
   union {
@@ -77,6 +72,8 @@ struct Shared {
   uint32 ends[kTile.phase == kMapAtOnce ? kSortedExperts : 1];  // of segments
   uint32 filled[kTile.phase == kMapAtOnce ? kSortedExperts : 1];
 };
+
+static_assert(sizeof(Shared) <= device::kMaxStaticShared);
 
 inline uint32 warp_id() { return threadIdx.x / device::kWarpLanes; }
 

@@ -27,8 +27,8 @@ using Indices = device::Words<kWidth * kIndexWords * 4>;
 // For any index, without a branch.
 inline int32 masked(const MaskIndicesByTpArgs& args, int64 index) {
   const bool is_expert = index >= 0 && index < args.num_experts;
-  const int32 masked = index_in_column(is_expert ? static_cast<uint32>(index) : 0, args);
-  return is_expert ? masked : -1;
+  const int32 in_column = index_in_column(is_expert ? static_cast<uint32>(index) : 0, args);
+  return is_expert ? in_column : -1;
 }
 
 // Of the index of number `place`.

@@ -34,7 +34,7 @@ inline void route_any(const MoeTopkGateArgs& args, Row& row, bool is_fixed) {
     choice = fixed_choice<false>(args, row);
   } else {
     const uint32 groups = kGroups > 0 ? best_groups_of_any(row) : ~0u;
-    const uint32 expert = device::select_one_by_one<kTopk>(kExperts, [&](uint32 e) {
+    const uint32 expert = device::select_of_any_row<kTopk>(kExperts, [&](uint32 e) {
       return is_in(groups, e) ? numerics::topk_key(ranked(row, e)) : numerics::kTopkTaken;
     });
     choice = {expert, score_of(row, row.logits[expert])};

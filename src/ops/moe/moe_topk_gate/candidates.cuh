@@ -73,7 +73,7 @@ inline float score_candidate(const Row& row, int32 i, Room& room) {
 
 // The experts of a regular row from its candidates.
 inline Choice choose(const Row& row, int32 count, Room& room) {
-  constexpr int32 kFew = kTopk > 8 ? device::kWarpLanes : 16;  // mostly
+  constexpr int32 kFew = device::few_candidates(kTopk);
   const auto lane = static_cast<int32>(device::lane_id());
   __syncwarp();
   float score = 0.0f;  // of this lane's candidate

@@ -9,7 +9,8 @@
 namespace tilekernels {
 
 constexpr int32 kMaxThreads = kTile.rows * device::kWarpLanes;
-// Blocks of a multiprocessor: with 64 registers a thread short rows need no more than they get.
+// Blocks of a multiprocessor, so that short rows run 32 at once: 64 registers a thread, which is
+// about what they need.
 constexpr int32 kMinBlocks = kTile.rows > 1 && kLoads* kWidth <= 16 ? 32 / kTile.rows : 1;
 
 inline void route(const MoeTopkGateArgs& args, Row& row, bool is_fixed, Held& held, Room& room) {
@@ -36,6 +37,7 @@ inline void route(const MoeTopkGateArgs& args, Row& row, bool is_fixed, Held& he
 
 inline void moe_topk_gate(const MoeTopkGateArgs& args) {
   __shared__ Room rooms[kTile.rows];
+  static_assert(sizeof(rooms) <= device::kMaxStaticShared);
   const uint32 warp = threadIdx.x / device::kWarpLanes;
   const int64 token = int64{blockIdx.x} * (blockDim.x / device::kWarpLanes) + warp;
   if (token >= args.num_tokens) return;

@@ -18,17 +18,8 @@ inline bool is_in(uint32 groups, uint32 expert) {
   return kGroups == 0 || (groups >> (expert / kGroupSize) & 1) != 0;
 }
 
-struct TopTwo {
-  float first;
-  float second;
-};
-
-inline TopTwo merged(TopTwo a, TopTwo b) {
-  return {fmaxf(a.first, b.first), fmaxf(fminf(a.first, b.first), fmaxf(a.second, b.second))};
-}
-
-inline TopTwo top_two_of(const float (&z)[kWidth]) {
-  TopTwo top{z[0], -kInf};
+inline device::TopTwo top_two_of(const float (&z)[kWidth]) {
+  device::TopTwo top{z[0], -kInf};
 #pragma unroll
   for (int32 j = 1; j < kWidth; ++j) {
     top = {fmaxf(top.first, z[j]), fmaxf(top.second, fminf(top.first, z[j]))};
@@ -43,11 +34,11 @@ inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
   if constexpr (kGroupsAreLanes) {
 #pragma unroll
     for (uint32 i = 0; i < kHeld; ++i) {
-      TopTwo top = top_two_of(z[i]);
+      device::TopTwo top = top_two_of(z[i]);
 #pragma unroll
       for (int32 step = 1; step < kGroupLanes; step *= 2) {
-        top = merged(top, {__shfl_xor_sync(device::kAllLanes, top.first, step),
-                           __shfl_xor_sync(device::kAllLanes, top.second, step)});
+        top = device::merged(top, {__shfl_xor_sync(device::kAllLanes, top.first, step),
+                                   __shfl_xor_sync(device::kAllLanes, top.second, step)});
       }
       if (lane % kGroupLanes == 0 && exists(i)) {
         room.group_sums[first_expert(i) / kGroupSize] = top.first + top.second;
@@ -58,16 +49,16 @@ inline uint32 best_groups_of_held(const float (&z)[kHeld][kWidth], Room& room) {
   } else {
 #pragma unroll
     for (uint32 i = 0; i < kHeld; ++i) {
-      const TopTwo top = top_two_of(z[i]);
+      const device::TopTwo top = top_two_of(z[i]);
       room.largest[i * device::kWarpLanes + lane][0] = top.first;
       room.largest[i * device::kWarpLanes + lane][1] = top.second;
     }
     __syncwarp();
     if (static_cast<int32>(lane) < kGroups) {
-      TopTwo top{-kInf, -kInf};
+      device::TopTwo top{-kInf, -kInf};
 #pragma unroll 4
       for (uint32 i = lane * kGroupLanes; i < (lane + 1) * kGroupLanes; ++i) {
-        top = merged(top, {room.largest[i][0], room.largest[i][1]});
+        top = device::merged(top, {room.largest[i][0], room.largest[i][1]});
       }
       key = numerics::topk_key(top.first + top.second);
     }

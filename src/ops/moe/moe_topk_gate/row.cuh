@@ -34,7 +34,8 @@ constexpr int32 kGroups = kShape.num_groups;
 // memory, so that none is taken twice.
 constexpr bool kIsExact =
     !kIsSoftmax && ((kIsAlone && kIsHeld) || kShape.has_scores || kGroups > 0);
-constexpr bool kIsKept = kIsExact && kIsHeld && (kIsAlone || kExperts <= 512);
+constexpr int32 kMaxKeptExperts = 512;  // of rows that share a block's static shared memory
+constexpr bool kIsKept = kIsExact && kIsHeld && (kIsAlone || kExperts <= kMaxKeptExperts);
 constexpr int32 kGroupSize = kGroups > 0 ? kExperts / kGroups : 1;
 constexpr int32 kGroupLanes = numerics::max_of(kGroupSize / kWidth, 1);
 // A group is some neighbouring lanes of one load; or of several, over which it goes on.

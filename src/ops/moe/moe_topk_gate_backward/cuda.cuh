@@ -58,8 +58,8 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   }
   __syncwarp();  // what other lanes stored comes before the chosen experts
 
-  const bool counts = static_cast<uint64>(index) < kExperts;
-  const int32 expert = counts ? static_cast<int32>(index) : -1;
+  const bool is_routed = static_cast<uint64>(index) < kExperts;
+  const int32 expert = is_routed ? static_cast<int32>(index) : -1;
   float score = 0.0f;
   if constexpr (kIsStaged) {
     __shared__ StagedPart staged[kBackwardWarps][kSteps * device::kWarpLanes];
@@ -72,12 +72,12 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
       }
     }
     __syncwarp();
-    if (counts) score = reinterpret_cast<const float*>(row)[expert];
+    if (is_routed) score = reinterpret_cast<const float*>(row)[expert];
   } else {
-    if (counts) score = args.scores[token * kExperts + expert];
+    if (is_routed) score = args.scores[token * kExperts + expert];
   }
   float denominator = score;
-  float dot = counts ? grad * weight : 0.0f;
+  float dot = is_routed ? grad * weight : 0.0f;
 #pragma unroll
   for (int32 step = kSlots / 2; step > 0; step /= 2) {
     denominator += __shfl_xor_sync(device::kAllLanes, denominator, step);
@@ -87,11 +87,11 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   const float numerator = args.routed_scaling_factor * grad - dot;
   const float delta = device::divide(numerator, device::divisor(denominator));
   const float of_score = derivative(score);
-  const auto store_chosen = [&](float routed, float of_score) {
-    if (!counts) return;
+  const auto store_chosen = [&](float routed, float its_derivative) {
+    if (!is_routed) return;
     args.grad_logits[token * kExperts + expert] =
-        aux.is_there ? gradient(routed, sums[expert], aux, of_score)
-                     : device::canonical(routed * of_score);
+        aux.is_there ? gradient(routed, sums[expert], aux, its_derivative)
+                     : device::canonical(routed * its_derivative);
   };
   store_chosen(0.0f + delta, of_score);
 
@@ -104,7 +104,7 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   if (is_bad_index(index, kExperts)) {
     device::note_fault(args.fault, token, kMoeTopkGateBackwardId, numerics::kFaultIndexOutOfRange);
   }
-  if (!__any_sync(device::kAllLanes, counts && is_rare)) return;
+  if (!__any_sync(device::kAllLanes, is_routed && is_rare)) return;
   const float any_delta = numerator / denominator;
   float routed = 0.0f;
 #pragma unroll 1
@@ -119,6 +119,7 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
 
 }  // namespace tilekernels
 
+// Blocks of a multiprocessor: enough registers for rows that stay, and for longer ones twice those.
 extern "C" __global__ void __launch_bounds__(tilekernels::kBackwardThreads,
                                              tilekernels::kStays ? 4 : 2)
     moe_topk_gate_backward_kernel(

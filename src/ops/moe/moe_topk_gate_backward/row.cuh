@@ -1,5 +1,4 @@
 // moe_topk_gate_backward on CUDA: a row, and how its experts lie on the lanes of a warp.
-// step.
 #pragma once
 
 #include "ops/moe/moe_topk_gate_backward/op.h"
@@ -65,8 +64,9 @@ inline float element(const Part& part, int32 i) { return numerics::bit_cast<floa
 
 // A lane's part of a row, if it stays.
 struct Kept {
-  Part parts[kStays ? kKept : 1];
+  Part parts[kStays ? kSteps : 1];
 };
+static_assert(!kStays || kSteps == kKept, "its sums stay, too");
 
 inline Kept load_kept(const float* place) {
   Kept kept{};

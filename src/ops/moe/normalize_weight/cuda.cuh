@@ -54,7 +54,7 @@ inline void normalize_weight(const NormalizeWeightArgs& args) {
     for (int32 j = 0; j < kWidth; ++j) words.words[j] = numerics::bit_cast<uint32>(quotients[j]);
     if (has_weights) device::store(args.normalized_weights + place, words);
   };
-  const device::Divisor divisor = device::divisor(denominator);
+  const device::FloatDivisor divisor = device::divisor(denominator);
   float quotients[kWidth];
 #pragma unroll
   for (int32 j = 0; j < kWidth; ++j) quotients[j] = device::divide(weights[j], divisor);

@@ -23,7 +23,8 @@ constexpr int32 kLoads = static_cast<int32>(numerics::ceil_div(kExperts, kStep))
 constexpr bool kIsHeld = kLoads * kWidth <= 32;
 constexpr int32 kHeld = kIsHeld ? kLoads : 1;
 constexpr int32 kRoom = device::candidate_room(kTopk);
-constexpr int32 kFew = kTopk > 12 ? 32 : 16;  // candidates, mostly
+constexpr int32 kFew = device::few_candidates(kTopk);
+// Of a row alone; with more of either the loop takes longer than ranking.
 constexpr bool kIsInTurn = kTile.rows == 1 && kTopk <= 8 && kLoads * kWidth <= 16;
 
 using Scores = device::Words<kWidth * 4>;
@@ -49,8 +50,8 @@ inline float score(const Scores& scores, int32 j) {
 }
 
 // Any row.
-inline void select_one_by_one(const float* row, int64* topk_idx) {
-  const uint32 expert = device::select_one_by_one<kTopk>(
+inline void select_of_any_row(const float* row, int64* topk_idx) {
+  const uint32 expert = device::select_of_any_row<kTopk>(
       kExperts, [&](uint32 e) { return numerics::topk_key(row[e]); });
   if (device::lane_id() < kTopk) topk_idx[device::lane_id()] = expert;
 }
@@ -128,7 +129,7 @@ inline void topk_gate(const TopkGateArgs& args) {
     if (lane == 0) {
       device::note_fault(args.fault, token, kTopkGateId, numerics::kFaultNotFinite);
     }
-    return select_one_by_one(row, topk_idx);
+    return select_of_any_row(row, topk_idx);
   }
 
   if constexpr (kIsInTurn) {
@@ -138,7 +139,7 @@ inline void topk_gate(const TopkGateArgs& args) {
 #pragma unroll
       for (int32 j = 0; j < kWidth; ++j) values[i][j] = score(held[i], j);
     }
-    const uint32 expert = device::select_in_turn<kTopk>(values, first_expert(0), kStep);
+    const uint32 expert = device::select_held<kTopk>(values, first_expert(0), kStep);
     if (lane < kTopk) topk_idx[lane] = expert;
     return;
   }
@@ -147,7 +148,7 @@ inline void topk_gate(const TopkGateArgs& args) {
   const float threshold = device::topk_threshold<kTopk>(lane_max);
   const int32 count = gather_candidates(row, held, threshold, candidates);
   // Many equal scores; or, if none reaches a NaN threshold, many equal maxima.
-  if (count > kRoom || count < kTopk) return select_one_by_one(row, topk_idx);
+  if (count > kRoom || count < kTopk) return select_of_any_row(row, topk_idx);
   device::rank_candidates<kTopk, kFew>(candidates, count,
                                        [&](int32 rank, uint32 expert) { topk_idx[rank] = expert; });
 }

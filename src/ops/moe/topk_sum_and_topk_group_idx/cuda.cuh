@@ -77,32 +77,16 @@ inline void any_row(const TopkSumAndTopkGroupIdxArgs& args, int64 token) {
   }
 }
 
-// The two best of finite scores; NaN as soon as one is.
-struct BestScores {
-  float first;
-  float second;
-};
-
-inline BestScores merge(const BestScores& a, const BestScores& b) {
-  return {device::max_or_nan(a.first, b.first),
-          fmaxf(fminf(a.first, b.first), fmaxf(a.second, b.second))};
-}
-
 // `lowest` takes the smallest one in.
-inline BestScores best_of(const device::Words<16>& part, float& lowest) {
+inline device::TopTwo best_of(const device::Words<16>& part, float& lowest) {
   float x[4];
 #pragma unroll
   for (int32 i = 0; i < 4; ++i) x[i] = numerics::bit_cast<float>(part.words[i]);
   const float low = fminf(x[0], x[1]);
   const float other_low = fminf(x[2], x[3]);
   lowest = fminf(lowest, fminf(low, other_low));
-  return merge({device::max_or_nan(x[0], x[1]), low}, {device::max_or_nan(x[2], x[3]), other_low});
-}
-
-constexpr int32 log2_of(int32 power) {
-  int32 log = 0;
-  while (1 << log < power) ++log;
-  return log;
+  return device::merged({device::max_or_nan(x[0], x[1]), low},
+                        {device::max_or_nan(x[2], x[3]), other_low});
 }
 
 // Every lane has four scores of as many groups as there are steps and rows. By shuffles that halve
@@ -113,10 +97,10 @@ struct WarpRows {
   static constexpr int32 kGroupLanes = kSize / 4;
   // Bits of the lane, lowest first: of its row, of its step from the highest bit on, unused ones,
   // of its group among those of a step.
-  static constexpr int32 kRowBits = log2_of(kRows);
-  static constexpr int32 kStepBits = log2_of(kSteps);
-  static constexpr int32 kLaneBits = log2_of(kGroupLanes);
-  static constexpr int32 kBits = log2_of(kGroups);
+  static constexpr int32 kRowBits = numerics::ceil_log2(kRows);
+  static constexpr int32 kStepBits = numerics::ceil_log2(kSteps);
+  static constexpr int32 kLaneBits = numerics::ceil_log2(kGroupLanes);
+  static constexpr int32 kBits = numerics::ceil_log2(kGroups);
 
   // The bit of the lane that has bit `bit` of its group.
   static constexpr int32 bit_of_lane(int32 bit) {
@@ -171,7 +155,7 @@ inline void warp_rows(const TopkSumAndTopkGroupIdxArgs& args, int64 first_token)
     parts[i] = device::load<16>(args.scores + (first_token + row) * (kGroups * kSize) +
                                 (i % W::kSteps * device::kWarpLanes + lane) * 4);
   }
-  BestScores best[W::kRows * W::kSteps];
+  device::TopTwo best[W::kRows * W::kSteps];
   float lowest = numerics::kFloatMax;
 #pragma unroll
   for (int32 i = 0; i < W::kRows * W::kSteps; ++i) best[i] = best_of(parts[i], lowest);
@@ -182,16 +166,17 @@ inline void warp_rows(const TopkSumAndTopkGroupIdxArgs& args, int64 first_token)
     const bool is_upper = (lane >> bit & 1) != 0;
 #pragma unroll
     for (int32 i = 0; i < half; ++i) {
-      const BestScores kept = is_upper ? best[half + i] : best[i];
-      const BestScores given = is_upper ? best[i] : best[half + i];
-      best[i] = merge(kept, {__shfl_xor_sync(device::kAllLanes, given.first, 1 << bit),
-                             __shfl_xor_sync(device::kAllLanes, given.second, 1 << bit)});
+      const device::TopTwo kept = is_upper ? best[half + i] : best[i];
+      const device::TopTwo given = is_upper ? best[i] : best[half + i];
+      best[i] = device::merged(kept, {__shfl_xor_sync(device::kAllLanes, given.first, 1 << bit),
+                                      __shfl_xor_sync(device::kAllLanes, given.second, 1 << bit)});
     }
   }
 #pragma unroll
   for (int32 bit = W::kRowBits + W::kStepBits; bit < W::kLaneBits; ++bit) {
-    best[0] = merge(best[0], {__shfl_xor_sync(device::kAllLanes, best[0].first, 1 << bit),
-                              __shfl_xor_sync(device::kAllLanes, best[0].second, 1 << bit)});
+    best[0] =
+        device::merged(best[0], {__shfl_xor_sync(device::kAllLanes, best[0].first, 1 << bit),
+                                 __shfl_xor_sync(device::kAllLanes, best[0].second, 1 << bit)});
   }
   const float value = kShape.num_topk_sum == 1 ? best[0].first : best[0].first + best[0].second;
   store_groups(args, first_token, rows, numerics::topk_key_of_number(value));

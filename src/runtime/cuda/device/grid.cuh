@@ -5,6 +5,8 @@
 
 namespace tilekernels::device {
 
+constexpr uint32 kMaxStaticShared = 48 << 10;  // bytes of a block
+
 /// Stands before every access to memory: under programmatic dependent launch the predecessor may
 /// still be running until here. The next kernel may start at once, since it waits in the same way.
 /// A thread that touches no memory may return without.

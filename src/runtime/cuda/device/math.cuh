@@ -59,15 +59,15 @@ inline float is_greater(float a, float b) {
   return y;
 }
 
-/// Correctly rounded for 1 <= x < 2^126: what the compiler makes of a division, without its check
+/// Correctly rounded for 2^-126 <= |x| < 2^126: what the compiler makes of 1 / x, without its check
 /// of the range.
 inline float reciprocal_rn(float x) {
   const float y = reciprocal_approx(x);
   return numerics::fma_rn(y, -numerics::fma_rn(x, y, -1.0f), y);
 }
 
-/// A number to divide by, and its inverse to nearly half an ulp.
-struct Divisor {
+/// A number to divide by, and its correctly rounded inverse.
+struct FloatDivisor {
   float value;
   float inverse;
 };
@@ -76,14 +76,12 @@ constexpr float kDivisionLowest = 0x1p-60f;
 constexpr float kDivisionHighest = 0x1p60f;
 
 /// |x| is kDivisionLowest to kDivisionHighest.
-inline Divisor divisor(float x) {
-  const float y = reciprocal_approx(x);
-  return {x, numerics::fma_rn(y, -numerics::fma_rn(x, y, -1.0f), y)};
-}
+inline FloatDivisor divisor(float x) { return {x, reciprocal_rn(x)}; }
 
-/// x / d correctly rounded, for x in the same range, in the same way. 0 gives a zero of either
+/// x / d correctly rounded, for x in the same range: a quotient by a correctly rounded inverse is
+/// wrong by an ulp at most, and so one step on its remainder rounds it. 0 gives a zero of either
 /// sign.
-inline float divide(float x, const Divisor& d) {
+inline float divide(float x, const FloatDivisor& d) {
   const float quotient = x * d.inverse;
   return numerics::fma_rn(d.inverse, -numerics::fma_rn(d.value, quotient, -x), quotient);
 }

@@ -27,7 +27,7 @@ inline uint64 warp_max(uint64 x) {
 /// Of any row: the element that ranks next after the last one, kTopk times. Lane k gets the index
 /// of the k-th. `key_of(index)` is asked for all indices below `num` every time.
 template <int32 kTopk, class Key>
-inline uint32 select_one_by_one(uint32 num, Key key_of) {
+inline uint32 select_of_any_row(uint32 num, Key key_of) {
   uint32 chosen = 0;
   uint64 last = ~uint64{0};
 #pragma unroll 1
@@ -49,7 +49,7 @@ inline uint32 select_one_by_one(uint32 num, Key key_of) {
 /// data. Value j of load i has the index first + i · step + j; none is NaN. Lane k gets the index
 /// of the k-th.
 template <int32 kTopk, int32 kLoads, int32 kWidth>
-inline uint32 select_in_turn(float (&values)[kLoads][kWidth], uint32 first, uint32 step) {
+inline uint32 select_held(float (&values)[kLoads][kWidth], uint32 first, uint32 step) {
   constexpr int32 kCount = kLoads * kWidth;
   const auto value = [&](int32 i) -> float& { return values[i / kWidth][i % kWidth]; };
   const auto index_of = [&](int32 i) { return first + i / kWidth * step + i % kWidth; };
@@ -84,6 +84,9 @@ inline uint32 select_in_turn(float (&values)[kLoads][kWidth], uint32 first, uint
 
 /// Room for the candidates of a row: random scores have about num_topk of them.
 constexpr int32 candidate_room(int32 num_topk) { return num_topk <= 8 ? 64 : 192; }
+
+/// As many as a row has mostly.
+constexpr int32 few_candidates(int32 num_topk) { return num_topk <= 8 ? 16 : 32; }
 
 /// The elements of a row among which its largest are. Written and read by one warp.
 template <int32 kRoom>
@@ -153,7 +156,8 @@ inline bool rank_few_candidates(Candidates<kRoom>& candidates, int32 count, Take
   constexpr int32 kOthers = kFew / kParts;
   const auto lane = static_cast<int32>(lane_id());
   const bool is_candidate = lane < count;
-  if (count + lane < kFew) candidates.scores[count + lane] = -numerics::bit_cast<float>(0x7F800000);
+  if (count + lane < kFew)
+    candidates.scores[count + lane] = -numerics::bit_cast<float>(numerics::kInfBits);
   __syncwarp();
   const float score = candidates.scores[lane % kFew];
   const uint32 index = is_candidate ? candidates.indices[lane] : 0;
@@ -180,7 +184,7 @@ inline void rank_many_candidates(Candidates<kRoom>& candidates, int32 count, Tak
   const auto lane = static_cast<int32>(lane_id());
   __syncwarp();
   if (lane < kUnroll) {  // they rank behind all
-    candidates.from(count + lane).put(-numerics::bit_cast<float>(0x7F800000), 0);
+    candidates.from(count + lane).put(-numerics::bit_cast<float>(numerics::kInfBits), 0);
   }
   __syncwarp();
 #pragma unroll 1
@@ -219,6 +223,16 @@ inline float topk_threshold(float lane_max) {
     if (key == largest) key = numerics::kTopkTaken;
   }
   return numerics::number_of_topk_key(largest);  // of kTopkTaken a NaN
+}
+
+/// The two largest of some numbers; NaN as soon as one is.
+struct TopTwo {
+  float first;
+  float second;
+};
+
+inline TopTwo merged(const TopTwo& a, const TopTwo& b) {
+  return {max_or_nan(a.first, b.first), fmaxf(fminf(a.first, b.first), fmaxf(a.second, b.second))};
 }
 
 /// How many of the first kCount lanes rank before this one: by a larger key, or by the same in a
