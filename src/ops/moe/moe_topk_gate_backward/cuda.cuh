@@ -10,7 +10,7 @@ namespace tilekernels {
 
 // A part in shared memory.
 struct alignas(kWidth * 4) StagedPart {
-  float scores[kWidth];
+  uint32 words[kWidth];
 };
 
 inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
@@ -36,45 +36,42 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
   }
   // The scores do not wait for the indices.
   Kept u{};
-  if constexpr (kHasAux || kIsStaged) u = load_kept(lanes_place(args.scores + first * kExperts));
+  if constexpr (kHasAux || kIsStaged) u = load_kept(args.scores + first * kExperts);
   Aux aux{};
-  const float* sums = nullptr;  // H of the lane's own row
   if constexpr (kHasAux) {
-    const int64 sequence = token / args.tokens_per_sequence;
-    const int64 first_sequence = __shfl_sync(device::kAllLanes, sequence, 0);
-    sums = args.grad_scores_sum + sequence * kExperts;
-    const float* first_sums = args.grad_scores_sum + first_sequence * kExperts;
-    const Kept h = load_kept(lanes_place(first_sums));
+    const Sequence sequence = sequence_of(args, first);
+    const Kept h = load_kept(sequence.sums);
     const bool may_be_dense = has_row && args.mask[token] != 0;
-    aux = store_rows(args, first, rows, u, h, first_sums,
-                     static_cast<int32>(sequence - first_sequence),
+    aux = store_rows(args, first, rows, u, h, sequence,
                      __ballot_sync(device::kAllLanes, may_be_dense));
   } else {
-    float* const begin = lanes_place(args.grad_logits + first * kExperts);
 #pragma unroll
     for (int32 row = 0; row < kRows; ++row) {  // the last one again where one is missing
-      store_zeros(begin + numerics::min_of(row, rows - 1) * kExperts);
+      store_zeros(args.grad_logits + (first + numerics::min_of(row, rows - 1)) * kExperts);
     }
   }
   __syncwarp();  // what other lanes stored comes before the chosen experts
 
-  const bool is_routed = static_cast<uint64>(index) < kExperts;
+  const bool is_routed = index >= 0 && index < kExperts;
   const int32 expert = is_routed ? static_cast<int32>(index) : -1;
   float score = 0.0f;
   if constexpr (kIsStaged) {
     __shared__ StagedPart staged[kBackwardWarps][kSteps * device::kWarpLanes];
-    StagedPart* const row = staged[warp];
 #pragma unroll
     for (int32 step = 0; step < kSteps; ++step) {
-#pragma unroll
-      for (int32 i = 0; i < kWidth; ++i) {
-        row[step * device::kWarpLanes + lane].scores[i] = element(u.parts[step], i);
-      }
+      const uint32(&words)[kWidth] = u.parts[step].words;
+      staged[warp][step * device::kWarpLanes + lane] = {words[0], words[1], words[2], words[3]};
     }
     __syncwarp();
-    if (is_routed) score = reinterpret_cast<const float*>(row)[expert];
+    const auto i = static_cast<uint32>(expert);
+    if (is_routed) score = numerics::bit_cast<float>(staged[warp][i / kWidth].words[i % kWidth]);
   } else {
     if (is_routed) score = args.scores[token * kExperts + expert];
+  }
+  bool has_twin = false;  // a slot of the same expert
+#pragma unroll
+  for (int32 k = 1; k <= kSlots / 2; ++k) {
+    has_twin |= __shfl_sync(device::kAllLanes, expert, slot + k, kSlots) == expert;
   }
   float denominator = score;
   float dot = is_routed ? grad * weight : 0.0f;
@@ -83,38 +80,32 @@ inline void moe_topk_gate_backward(const MoeTopkGateBackwardArgs& args) {
     denominator += __shfl_xor_sync(device::kAllLanes, denominator, step);
     dot += __shfl_xor_sync(device::kAllLanes, dot, step);
   }
-  denominator += kWeightEpsilon;
-  const float numerator = args.routed_scaling_factor * grad - dot;
-  const float delta = device::divide(numerator, device::divisor(denominator));
   const float of_score = derivative(score);
-  const auto store_chosen = [&](float routed, float its_derivative) {
-    if (!is_routed) return;
-    args.grad_logits[token * kExperts + expert] =
-        aux.is_there ? gradient(routed, sums[expert], aux, its_derivative)
-                     : device::canonical(routed * its_derivative);
+  const float delta = (args.routed_scaling_factor * grad - dot) / (denominator + kWeightEpsilon);
+  const auto finish = [&](float routed, float its_derivative) {
+    if (is_routed) {  // slots of one expert store the same
+      args.grad_logits[token * kExperts + expert] =
+          aux.is_there ? gradient(routed, aux.sums[expert], aux, its_derivative)
+                       : device::canonical(routed * its_derivative);
+    }
+    if (!is_routed && index != -1) {
+      device::note_fault(args.fault, token, kMoeTopkGateBackwardId,
+                         numerics::kFaultIndexOutOfRange);
+    }
   };
-  store_chosen(0.0f + delta, of_score);
-
-  // Those of rare rows are stored again, slots of one expert the same.
-  bool is_rare = !is_usual(score) || !device::can_divide(numerator, denominator);
-#pragma unroll
-  for (int32 k = 1; k <= kSlots / 2; ++k) {
-    is_rare |= __shfl_sync(device::kAllLanes, expert, slot + k, kSlots) == expert;
+  const bool is_rare = (is_routed && has_twin) || !is_usual(score);
+  if (!__any_sync(device::kAllLanes, is_rare)) {
+    finish(0.0f + delta, of_score);
+    return;
   }
-  if (is_bad_index(index, kExperts)) {
-    device::note_fault(args.fault, token, kMoeTopkGateBackwardId, numerics::kFaultIndexOutOfRange);
-  }
-  if (!__any_sync(device::kAllLanes, is_routed && is_rare)) return;
-  const float any_delta = numerator / denominator;
   float routed = 0.0f;
 #pragma unroll 1
   for (int32 k = 0; k < kTopk; ++k) {
     const int32 other = __shfl_sync(device::kAllLanes, expert, k, kLanes);
-    const float its_delta = __shfl_sync(device::kAllLanes, any_delta, k, kLanes);
+    const float its_delta = __shfl_sync(device::kAllLanes, delta, k, kLanes);
     if (other == expert) routed += its_delta;
   }
-  __syncwarp();  // what another lane stored for the same expert comes before
-  store_chosen(routed, score_derivative(kShape.scoring, score));
+  finish(routed, score_derivative(kShape.scoring, score));
 }
 
 }  // namespace tilekernels

@@ -11,6 +11,7 @@ struct Aux {
   bool is_there;
   float inverse;
   float mean;
+  const float* sums;  // H
 };
 
 // numerics::sum_partials of both, by fewer shuffles than two calls: as long as a lane has several
@@ -73,21 +74,21 @@ inline Aux aux_of(const float* scores, const float* sums, const Kept& u, const K
   }
   const Totals totals = totals_of(of_scores, of_products);
   const float inverse = 1.0f / totals.score;
-  return {totals.score != 0.0f, inverse, totals.product * inverse};
+  return {totals.score != 0.0f, inverse, totals.product * inverse, sums};
 }
 
 inline float gradient(float routed, float sum, const Aux& aux, float of_score) {
   return device::canonical((routed + (sum - aux.mean) * aux.inverse) * of_score);
 }
 
-// Step by step, as if no expert was chosen. True if derivative() was enough.
-inline bool store_dense(float* grad_logits, const float* scores, const float* sums, const Aux& aux,
-                        const Kept& u, const Kept& h) {
+// Step by step, as if no expert was chosen.
+inline void store_dense(float* grad_logits, const float* scores, const Aux& aux, const Kept& u,
+                        const Kept& h) {
   bool are_usual = true;
 #pragma unroll(kStays ? kSteps : 1)
   for (int32 step = 0; step < kSteps; ++step) {
     const Part score = part_of(u, scores, step);
-    const Part sum = part_of(h, sums, step);
+    const Part sum = part_of(h, aux.sums, step);
     Part part;
 #pragma unroll
     for (int32 i = 0; i < kWidth; ++i) {
@@ -97,58 +98,55 @@ inline bool store_dense(float* grad_logits, const float* scores, const float* su
     }
     store(grad_logits, step, part);
   }
-  return are_usual;
-}
-
-// The same for any scores.
-inline void store_any_dense(float* grad_logits, const float* scores, const float* sums,
-                            const Aux& aux) {
+  if (are_usual) return;
 #pragma unroll 1
   for (int32 step = 0; step < kSteps; ++step) {
     const int32 begin = begin_of(step);
 #pragma unroll 1
     for (int32 e = begin; e < numerics::min_of(begin + kWidth, kExperts); ++e) {
-      grad_logits[e] = gradient(0.0f, sums[e], aux, score_derivative(kShape.scoring, scores[e]));
+      grad_logits[e] =
+          gradient(0.0f, aux.sums[e], aux, score_derivative(kShape.scoring, scores[e]));
     }
   }
 }
 
+// The sequence of a row: H, and the rows from this one on.
+struct Sequence {
+  const float* sums;
+  int64 left;
+};
+
+inline Sequence sequence_of(const MoeTopkGateBackwardArgs& args, int64 row) {
+  const int64 sequence = row / args.tokens_per_sequence;
+  return {args.grad_scores_sum + sequence * kExperts,
+          (sequence + 1) * args.tokens_per_sequence - row};
+}
+
 // The warp's rows from `first` on, as if no expert was chosen; returns the dense term of the
-// lane's own row, whose sequence is `later` ones behind that of the first row. `u` and `h` are of
-// the first row, its H begins at `sums`; `are_dense` has a bit for each lane whose row may have the
-// term.
+// lane's own. `u` and `h` are of the first one; `are_dense` has a bit for each lane whose row may
+// have the term.
 inline Aux store_rows(const MoeTopkGateBackwardArgs& args, int64 first, int32 rows, Kept u, Kept h,
-                      const float* sums, int32 later, uint32 are_dense) {
-  const float* scores = lanes_place(args.scores + first * kExperts);
-  float* grad_logits = lanes_place(args.grad_logits + first * kExperts);
-  const float* h_place = lanes_place(sums);
+                      Sequence sequence, uint32 are_dense) {
+  const float* scores = args.scores + first * kExperts;
+  float* grad_logits = args.grad_logits + first * kExperts;
   Aux mine{};
-  int32 sequence = 0;
   int32 row = 0;
   do {
-    const int32 next_sequence = __shfl_sync(device::kAllLanes, later, row * kLanes);
-    if (next_sequence != sequence) {
-      h_place += int64{next_sequence - sequence} * kExperts;
-      sequence = next_sequence;
-      h = load_kept(h_place);
-    }
     const Kept now = u;
     if (row + 1 < rows) u = load_kept(scores + kExperts);
     Aux aux{};
-    if ((are_dense & 1) != 0) {
-      aux = aux_of(scores, h_place, now, h);
-      if (aux.is_there && !store_dense(grad_logits, scores, h_place, aux, now, h)) {
-        // From places that the compiler does not keep for it
-        const auto token = first + device::kept(static_cast<uint32>(row));
-        store_any_dense(args.grad_logits + token * kExperts, args.scores + token * kExperts,
-                        sums + int64{sequence} * kExperts, aux);
-      }
+    if ((are_dense >> row * kLanes & 1) != 0) {
+      aux = aux_of(scores, sequence.sums, now, h);
+      if (aux.is_there) store_dense(grad_logits, scores, aux, now, h);
     }
     if (!aux.is_there) store_zeros(grad_logits);
     if (static_cast<int32>(device::lane_id()) / kLanes == row) mine = aux;
+    if (--sequence.left == 0 && row + 1 < rows) {
+      sequence = {sequence.sums + kExperts, args.tokens_per_sequence};
+      h = load_kept(sequence.sums);
+    }
     scores += kExperts;
     grad_logits += kExperts;
-    are_dense = are_dense >> (kLanes - 1) >> 1;  // kLanes may be 32
   } while (++row < rows);
   return mine;
 }

@@ -33,30 +33,24 @@ inline int32 begin_of(int32 step) {
   return step * kStep + static_cast<int32>(device::lane_id()) * kWidth;
 }
 
-// Where this lane's parts of a row begin.
-template <class T>
-inline T* lanes_place(T* row) {
-  return row + begin_of(0);
-}
-
-// Beyond the row's end: zeros. Here and below `place` is the lane's own.
-inline Part load(const float* place, int32 step) {
-  const float* from = place + step * kStep;
+// Beyond the row's end: zeros.
+inline Part load(const float* row, int32 step) {
+  const int32 begin = begin_of(step);
   if constexpr (kTile.wide != 0) {
     Part part{};
-    if (begin_of(step) < kExperts) part = device::load<kWidth * 4>(from);
+    if (begin < kExperts) part = device::load<kWidth * 4>(row + begin);
     return part;
   } else {
-    return device::load_units<kWidth * 4, 4>(from, kExperts - begin_of(step));
+    return device::load_units<kWidth * 4, 4>(row + begin, kExperts - begin);
   }
 }
 
-inline void store(float* place, int32 step, const Part& part) {
-  float* to = place + step * kStep;
+inline void store(float* row, int32 step, const Part& part) {
+  const int32 begin = begin_of(step);
   if constexpr (kTile.wide != 0) {
-    if (begin_of(step) < kExperts) device::store(to, part);
+    if (begin < kExperts) device::store(row + begin, part);
   } else {
-    device::store_units<kWidth * 4, 4>(to, part, kExperts - begin_of(step));
+    device::store_units<kWidth * 4, 4>(row + begin, part, kExperts - begin);
   }
 }
 
@@ -68,20 +62,20 @@ struct Kept {
 };
 static_assert(!kStays || kSteps == kKept, "its sums stay, too");
 
-inline Kept load_kept(const float* place) {
+inline Kept load_kept(const float* row) {
   Kept kept{};
   if constexpr (kStays) {
 #pragma unroll
-    for (int32 step = 0; step < kSteps; ++step) kept.parts[step] = load(place, step);
+    for (int32 step = 0; step < kSteps; ++step) kept.parts[step] = load(row, step);
   }
   return kept;
 }
 
-inline Part part_of(const Kept& kept, const float* place, int32 step) {
+inline Part part_of(const Kept& kept, const float* row, int32 step) {
   if constexpr (kStays) {
     return kept.parts[step];
   } else {
-    return load(place, step);
+    return load(row, step);
   }
 }
 

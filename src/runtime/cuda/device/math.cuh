@@ -86,14 +86,6 @@ inline float divide(float x, const FloatDivisor& d) {
   return numerics::fma_rn(d.inverse, -numerics::fma_rn(d.value, quotient, -x), quotient);
 }
 
-/// Whether divide() may be asked for x / d.
-inline bool can_divide(float x, float d) {
-  const float x_size = fabsf(x);
-  const float d_size = fabsf(d);
-  return ((x_size >= kDivisionLowest && x_size <= kDivisionHighest) || x == 0.0f) &&
-         d_size >= kDivisionLowest && d_size <= kDivisionHighest;
-}
-
 /// Correctly rounded for finite x >= 2^-100, in the same way.
 inline float sqrt_rn(float x) {
   const float y = rsqrt_approx(x);
