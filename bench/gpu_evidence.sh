@@ -73,7 +73,7 @@ run_warm() {
 
 run_verify() {
   step verify 150 "$tool" verify --backend cuda --record "$results/verify.json"
-  step verify-pdl 60 "$tool" verify --backend cuda --small --pdl
+  step verify-pdl 200 "$tool" verify --backend cuda --small --pdl
 }
 
 run_sanitize() {
