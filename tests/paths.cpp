@@ -1,5 +1,5 @@
 // Where this build's files lie: the one object that knows. Kernels that tests compile are kept
-// there too, not among the user's.
+// there too, unless TILEKERNELS_CACHE_DIR names a folder, and not among the user's.
 #include "paths.h"
 
 #include <cstdlib>

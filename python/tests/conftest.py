@@ -10,7 +10,8 @@ import pathlib
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Kernels that tests compile are not kept among the user's; read at the import of tilekernels.
+# Kernels that tests compile are not kept among the user's, unless the variable says where; read at
+# the import of tilekernels.
 os.environ.setdefault("TILEKERNELS_CACHE_DIR", str(ROOT / "build" / "kernel_cache"))
 
 import ml_dtypes

@@ -45,11 +45,11 @@ inline float exp_f32(float x) {
   return p * half_power * other_power;
 }
 
-constexpr float kMinusHalfRange = 174.0f;
+constexpr float kMinusHalfRange = 174.0f;  // e^(-x/2) is subnormal from 174.7 on
 
 /// exp_f32(-x / 2) for 0 <= x <= kMinusHalfRange, where it is normal: the same bits in fewer steps.
-/// All but n and p is twice what exp_f32 takes, or such a part of it that it rounds in the same
-/// way.
+/// r is twice that of exp_f32 and the coefficient of r^k is divided by 2^(k + 1); powers of two
+/// change no rounding.
 inline float exp_of_minus_half(float x) {
   const float shifted = fma_rn(x, -0.5f * kLog2E, kRoundMagic);
   const float n = shifted - kRoundMagic;

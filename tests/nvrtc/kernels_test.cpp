@@ -65,9 +65,9 @@ TEST(Kernels, EveryCaseForSm90a) {
 }
 
 TEST(Kernels, AreNotKeptAmongTheUsers) {
-  EXPECT_NE(cache_dir(), "");
-  const char* const home = std::getenv("HOME");
-  EXPECT_NE(cache_dir(), std::string(home == nullptr ? "" : home) + "/.cache/tilekernels");
+  const char* const folder = std::getenv("TILEKERNELS_CACHE_DIR");  // set by paths.cpp
+  ASSERT_NE(folder, nullptr);
+  EXPECT_EQ(cache_dir(), folder);
 }
 
 // One of each op, with the dependent launch on one of the architectures.

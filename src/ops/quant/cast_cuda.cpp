@@ -43,7 +43,8 @@ int32 registers_of(const CastShape& shape, const CastTile& tile) {
   const bool is_heavy = !tile.wide || tile.rows > 4 || shape.sf_kind == numerics::kSfE4M3 ||
                         (quantized && shape.fmt != numerics::kDTypeE4M3);
   if (is_heavy) return 64;
-  // e4m3 of halves holds two rows a word, e2m1 both magnitudes and units of the pairs it rounds.
+  // The search for magnitudes of halves keeps two rows a word beside the rows, and e2m1 both
+  // magnitudes and units of the pairs that it rounds.
   const bool is_paired = shape.fmt == numerics::kDTypeE2M1x2 ? shape.sf_kind != numerics::kSfF32
                                                              : shape.x_dtype != numerics::kDTypeF32;
   return is_paired || tile.pack > 1 ? 48 : 40;
