@@ -1,7 +1,8 @@
-// expand_to_fused on CUDA. A block takes a span of a row, most often all of it. Of few entries the
-// blocks of all positions look for theirs. Of many, entries claim positions first; then the block
-// of a token reads its row once and writes it to the positions that the token owns, and others zero
-// what nobody owns. Words of scaling factors have blocks of their own in front.
+// expand_to_fused on CUDA. A block takes a span of a row, most often all of it, or of several rows
+// where it zeroes what is free. Of few entries the blocks of all positions look for theirs. Of
+// many, entries claim positions first; then the block of a token reads its row once and writes it
+// to the positions that the token owns, and others zero what nobody owns. Words of scaling factors
+// have blocks of their own in front.
 #include "ops/moe/expand_to_fused/op.h"
 #include "ops/moe/expand_to_fused/tile.h"
 #include "runtime/cuda/device/fault.cuh"

@@ -14,7 +14,7 @@ extern const Text expand_to_fused_text;
 
 namespace {
 
-constexpr int64 kSmallEntries = 1024;
+constexpr int64 kSmallEntries = 1024;  // every block may look at all of them
 
 // The widest loads that all rows are aligned to.
 int32 widest_unit(const ExpandToFusedArgs& args, const ExpandToFusedShape& shape) {

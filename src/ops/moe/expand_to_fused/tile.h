@@ -19,7 +19,8 @@ constexpr int32 kExpandThreads = 128;  // at most
 constexpr int32 kExpandLoads = 8;      // of a thread in flight, at most
 
 /// Positions that a block looks at: of few entries, for all that it finds; else for free ones, of
-/// which there are few. So many that it writes about as much as others.
+/// which there are few. So many that it writes about as much as others: 16 KiB where all are
+/// written, and 64 where most are not free.
 constexpr int32 expand_rows(int32 phase, int32 row_bytes) {
   const int32 rows = ((phase == kExpandSmall ? 1 : 4) << 14) / row_bytes;
   return numerics::max_of(1, numerics::min_of(rows, 32));

@@ -1,4 +1,5 @@
-// mask_indices_by_tp on CUDA: a thread takes the indices of 16 bytes.
+// mask_indices_by_tp on CUDA: a thread takes the indices of 16 bytes, or one where they are not
+// aligned.
 #include "ops/moe/mask_indices_by_tp/op.h"
 #include "ops/moe/mask_indices_by_tp/tile.h"
 #include "runtime/cuda/device/fault.cuh"

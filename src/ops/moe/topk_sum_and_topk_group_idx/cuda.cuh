@@ -204,6 +204,7 @@ inline void topk_sum_and_topk_group_idx(const TopkSumAndTopkGroupIdxArgs& args) 
 
 }  // namespace tilekernels
 
+// With rows of finite scores in registers, 80 of them a thread.
 extern "C" __global__ void __launch_bounds__(256, tilekernels::kTile.rows > 1 ? 3 : 1)
     topk_sum_and_topk_group_idx_kernel(
         const __grid_constant__ tilekernels::TopkSumAndTopkGroupIdxArgs args) {
