@@ -115,8 +115,10 @@ void print_tensors(const ConvertReport& report, bool every) {
     }
   }
   std::vector<std::vector<std::string>> rows;
+  bool leaves_out = false;
   for (size_t g = 0; g < sums.size(); ++g) {
     const Sum& sum = sums[g];
+    leaves_out |= sum.measured && sum.odd > 0;
     const TensorReport& first = *sum.first;
     const std::string formats = first.source_format == first.target_format
                                     ? first.source_format
@@ -131,6 +133,7 @@ void print_tensors(const ConvertReport& report, bool every) {
   print_table({"name", ">count", "shape", "format", ">before", ">after", ">max err", ">rel rms",
                "what and why"},
               rows);
+  if (leaves_out) std::printf("(!) errors leave out numbers that are not finite before or after\n");
 }
 
 // The most memory that this process had in use; 0 where the system does not say.

@@ -115,10 +115,10 @@ TEST(Inspect, CountsOneInTheSingular) {
   EXPECT_TRUE(has(dry, "\n1 tensor, 1 byte -> 1 byte\n")) << dry;
   EXPECT_TRUE(has(dry, " bytes in 1 file would be written")) << dry;
   write_checkpoint(folder, "b.safetensors", {{"a", StDType::kF32, {1}, bytes_of<float>({1e9f})}});
-  const std::string odd = tool::run_tool("convert " + (folder / "b.safetensors") + " " +
-                                         (folder / "c.safetensors") + " --to f16")
-                              .err;
-  EXPECT_TRUE(has(odd, "a: 1 number beyond the target's range\n")) << odd;
+  const tool::ToolRun odd = tool::run_tool("convert " + (folder / "b.safetensors") + " " +
+                                           (folder / "c.safetensors") + " --to f16");
+  EXPECT_TRUE(has(odd.err, "a: 1 number beyond the target's range\n")) << odd.err;
+  EXPECT_TRUE(has(odd.out, "\n(!) errors leave out numbers that are not finite")) << odd.out;
 }
 
 TEST(Inspect, ShowsTheLargestMagnitudeWhateverItIs) {
