@@ -10,6 +10,7 @@
 
 #include "core/message.h"
 #include "core/settings.h"
+#include "numerics/types.h"
 #include "runtime/cuda/memory.h"
 #include "runtime/cuda/runtime.h"
 #include "runtime/jit/disk_cache.h"
@@ -98,7 +99,7 @@ RowsOfBlock rows_of_block(int64_t num_rows, int32_t most, const Text& text, cons
   const int64_t sms = num_sms(text, where);
   if (num_rows <= kFew * sms) return {1, 1};
   if (num_rows > kMany * sms) return {kSlim, kSlim};
-  return {most, std::min<int64_t>((num_rows + sms - 1) / sms, most)};
+  return {most, std::min<int64_t>(numerics::ceil_div(num_rows, sms), most)};
 }
 
 std::shared_ptr<void> scratch(int64_t size_bytes, const Launch& where) {
