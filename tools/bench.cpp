@@ -77,6 +77,14 @@ struct Subject {
   std::vector<double> samples{};
 };
 
+// Those of the subjects from `first` on.
+std::vector<std::vector<double>> samples_of(const std::vector<Subject>& subjects,
+                                            size_t first = 0) {
+  std::vector<std::vector<double>> samples;
+  for (size_t i = first; i < subjects.size(); ++i) samples.push_back(subjects[i].samples);
+  return samples;
+}
+
 // The median of a few calls, after one that is not counted.
 double quick_us(const std::function<void()>& call) {
   call();
@@ -241,9 +249,7 @@ std::optional<CopyMethod> fastest(CopyBench& copies, bool streaming, const Subje
       take_sample(subject, flush);
     }
   }
-  std::vector<std::vector<double>> samples;
-  for (const Subject& subject : subjects) samples.push_back(subject.samples);
-  return methods[least_median(samples)];
+  return methods[least_median(samples_of(subjects))];
 }
 
 Result run_case(std::string_view op, const cases::Case& test, Backend backend,
@@ -268,8 +274,7 @@ Result run_case(std::string_view op, const cases::Case& test, Backend backend,
   take_samples(subjects, options, flush);
 
   const std::vector<double>& samples = subjects[0].samples;
-  std::vector<std::vector<double>> copy_samples;
-  for (size_t i = 1; i < subjects.size(); ++i) copy_samples.push_back(subjects[i].samples);
+  const std::vector<std::vector<double>> copy_samples = samples_of(subjects, 1);
   const size_t best = least_median(copy_samples);
   const bool on_cpu = backend == Backend::kCpu;
   return {.op = std::string(op),

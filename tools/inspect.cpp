@@ -33,13 +33,17 @@ std::string short_number(double value) {
   return text;
 }
 
+int64_t numel(const TensorInfo& tensor) {
+  int64_t count = 1;
+  for (const int64_t extent : tensor.shape) count *= extent;
+  return count;
+}
+
 // Of a tensor's numbers, NaN left out; NaN where nothing else is there.
 double max_abs(const TensorInfo& tensor) {
   const ValueCounts& values = *tensor.values;
-  int64_t numel = 1;
-  for (const int64_t extent : tensor.shape) numel *= extent;
   if (values.num_inf > 0) return INFINITY;
-  return numel > 0 && values.num_nan == numel ? NAN : values.max_abs;
+  return values.num_nan > 0 && values.num_nan == numel(tensor) ? NAN : values.max_abs;
 }
 
 void print_formats(const CheckpointInfo& info) {
@@ -51,10 +55,8 @@ void print_formats(const CheckpointInfo& info) {
   std::map<std::string, Sum> formats;
   for (const TensorInfo& tensor : info.tensors) {
     Sum& sum = formats[tensor.scaled_tensor.empty() ? tensor.format : tensor.dtype + " scales"];
-    int64_t numel = 1;
-    for (const int64_t extent : tensor.shape) numel *= extent;
     ++sum.tensors;
-    sum.parameters += numel;
+    sum.parameters += numel(tensor);
     sum.bytes += tensor.bytes;
   }
   std::vector<std::vector<std::string>> rows;
